@@ -7,9 +7,9 @@ DATA ?= $(wildcard ../shared/data)
 RESULTS := results
 SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
-SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
+SWEEP := $(BIN)/python run.py -m hydra/launcher=cores seed=$(SEEDS)
 COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS) --add
-TINY = $(BIN)/python run.py -m hydra/launcher=joblib $(FROM)
+TINY = $(BIN)/python run.py -m hydra/launcher=cores $(FROM)
 GPUS := 1
 WORKERS := 8
 comma := ,

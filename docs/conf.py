@@ -39,7 +39,7 @@ extensions = [
     "links",
     "mathml",
 ]
-include_patterns = ["*.md", "docs/**", "results/**"]
+include_patterns = ["*.md", "data/README.md", "outputs/README.md", "docs/**", "results/**"]
 exclude_patterns = ["docs/_*", "docs/examples/*", "docs/gallery/*.ipynb", "docs/gallery/*.py"]
 root_doc = "docs/index"
 

@@ -1,4 +1,4 @@
-"""The suite of experiments: `load_run` loads a finished run to predict with; `run.py` and `predict.py` are commands."""
+"""The suite of experiments. `load_run` loads a finished run, to predict with it in Python."""
 
 from importlib import import_module
 from typing import Any

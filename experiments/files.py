@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 UNFINISHED = ".unfinished"
-LOCAL_DATA = Path("data")  # data sets are downloaded into it; git ignores it
+LOCAL_DATA = Path("data")  # data sets are downloaded into it: data/README.md
 _log = logging.getLogger(__name__)
 
 

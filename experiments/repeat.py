@@ -9,7 +9,6 @@ folder of the new run, outputs/repeated if you give none. The command trains, an
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from inspect import signature
@@ -82,6 +81,5 @@ def settings_of_record(record: Record, given: dict[str, str]) -> RunSettings:
 
 
 if __name__ == "__main__":
-    sys.path.append(os.getcwd())  # data sets, networks and activations of the user's own
     with one_message():
         main(sys.argv[1:])

@@ -59,7 +59,8 @@ class Sweep(Callback):
             run, reason = " ".join(job_return.overrides or []), str(error).strip().partition("\n")[0]
             print(f"failed: {run}: {reason}", file=sys.stderr)
             error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
-            remove_empty(Path(config.hydra.runtime.output_dir), Path(config.hydra.sweep.dir))  # Hydra has made it
+            folder = Path(config.hydra.sweep.dir)  # of the run's experiment; Hydra has made it
+            remove_empty(folder, folder)
         elif isinstance(error, REFUSALS):
             sys.exit(message_of(error))  # here, because Hydra would print a line about the job before the message
 

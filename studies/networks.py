@@ -62,7 +62,7 @@ def training_commands(overrides: list[str]) -> list[list[str]]:
         for network in networks.values():
             settings = settings_of(*network["overrides"])
             if missing := [seed for seed in network["seeds"] if not (run_folder(settings, seed) / RECORD).is_file()]:
-                sweep = ["-m", "hydra/launcher=joblib", f"seed={','.join(map(str, missing))}", "progress=none"]
+                sweep = ["-m", "hydra/launcher=cores", f"seed={','.join(map(str, missing))}", "progress=none"]
                 commands.append([sys.executable, str(ROOT / "run.py"), *sweep, *network["overrides"], *overrides])
     return commands
 

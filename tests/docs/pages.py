@@ -1,4 +1,4 @@
-"""The pages that people write, README.md, CONTRIBUTING.md and docs/: their code blocks, links, headings, and tests."""
+"""The pages that people write, at the top, in data/, outputs/ and docs/: code blocks, links, headings, and tests."""
 
 import re
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "data" / "README.md",
+    ROOT / "outputs" / "README.md",
     *sorted(file for file in DOCS.rglob("*.md") if "gallery" not in file.parts),
 ]
 TUTORIALS = DOCS / "tutorials"  # notebooks, which run while the site is built

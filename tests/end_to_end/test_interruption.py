@@ -55,7 +55,7 @@ def at_work(process: psutil.Process) -> bool:
 
 @pytest.mark.slow
 def test_a_sweep_on_several_cores_leaves_no_process_behind(tmp_path: Path) -> None:
-    workers = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=1,2")
+    workers = ("hydra/launcher=cores", "hydra.launcher.n_jobs=2", "seed=1,2")
     sweeps = [start(tmp_path / name, "-m", *LONG, *workers) for name in ("killed", "stopped")]
     children = []
     for process, printed in sweeps:

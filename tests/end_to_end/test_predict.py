@@ -2,22 +2,24 @@
 
 import contextlib
 import io
+import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from predict import main
 from sklearn.datasets import load_digits
 
 import experiments
 from experiments import building
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.identity import ROOT
+from experiments.predict import main
 from tests.end_to_end.runner import command_line, records
 from tests.experiments.data.generated import tweets, write_tweets
 
@@ -147,14 +149,14 @@ def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_a
 
 @pytest.mark.medium
 def test_the_command_helps_and_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "predict.py"), "run=here", "input=there"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    command = [sys.executable, "-m", "experiments.predict"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    start = partial(subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = start([*command, "run=here", "input=there"])
     assert done.returncode == 1
     assert (done.stdout, done.stderr) == ("", "here: there is no record.json; give the folder of a finished run\n")
-    done = subprocess.run([sys.executable, str(ROOT / "predict.py"), "--help"], capture_output=True, text=True)
+    done = start([*command, "--help"])
     assert done.returncode == 0
-    assert "python predict.py run=FOLDER input=FILE data=FOLDER" in done.stdout
-    light = (
-        "import experiments, sys; assert 'torch' not in sys.modules; import predict; assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", light], cwd=ROOT, check=True)
+    assert "python -m experiments.predict run=FOLDER input=FILE data=FOLDER" in done.stdout
+    light = "import experiments, experiments.predict, experiments.repeat, sys; assert 'torch' not in sys.modules"
+    assert start([sys.executable, "-c", light]).returncode == 0

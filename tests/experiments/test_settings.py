@@ -80,10 +80,14 @@ def test_the_papers_protocol_is_the_default() -> None:
 
 
 def test_an_experiment_opens_with_what_a_reader_needs() -> None:
+    rules = re.findall(r"^([\w -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = {target for rule in rules for target in rule.split()}
     for experiment in EXPERIMENTS:
         header = (CONF / "experiment" / f"{experiment}.yaml").read_text().partition("defaults:")[0]
         for word in ("paper:", "expect:", "time:", "hardware:", "command:"):
             assert word in header, experiment
+        assert set(re.findall(r"make (\w+)", header)) <= targets, experiment
+        assert " -m " not in header, experiment  # the runs behind a table stand in the Makefile alone
 
 
 def test_a_value_out_of_range_is_named_with_what_is_allowed() -> None:

@@ -11,11 +11,10 @@ from experiments.errors import ConfigurationError
 from experiments.sweep import Sweep
 
 
-def test_a_refused_run_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep, folder = Sweep(), tmp_path / ".refused"
-    folder.mkdir()
-    places = {"runtime": {"output_dir": str(folder)}, "sweep": {"dir": str(tmp_path)}}
-    config = OmegaConf.create({"hydra": {"mode": RunMode.MULTIRUN, **places}})
+def test_a_refused_run_leaves_no_folder_of_its_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep, folder = Sweep(), tmp_path / "outputs" / "copy"  # Hydra makes it for each experiment of a sweep
+    folder.mkdir(parents=True)
+    config = OmegaConf.create({"hydra": {"mode": RunMode.MULTIRUN, "sweep": {"dir": str(folder)}}})
     failed = JobReturn(["seed=-1"], status=JobStatus.FAILED, _return_value=ConfigurationError("seed=-1 is not allowed"))
     sweep.on_job_end(config, failed)
     assert capsys.readouterr().err == "failed: seed=-1: seed=-1 is not allowed\n"

@@ -121,7 +121,7 @@ class Kills:
         """Kill a sweep whose runs have processes of their own."""
         run, outputs = self.runs["digits"], self.home / uuid4().hex / "outputs"
         arguments = (*run.arguments, f"paths.outputs={outputs}", "seed=21,42,63", "hydra.launcher.n_jobs=2")
-        command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=joblib", *arguments]
+        command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=cores", *arguments]
         outputs.parent.mkdir()
         sweep = subprocess.Popen(
             command, cwd=outputs.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

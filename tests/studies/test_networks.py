@@ -47,7 +47,7 @@ def test_a_command_trains_the_seeds_that_are_missing(tmp_path, monkeypatch):
                 (folder / RECORD).touch()
     first, *others = training_commands(["paths.data=here"])
     assert first[2:] == [
-        *["-m", "hydra/launcher=joblib", "seed=21", "progress=none"],
+        *["-m", "hydra/launcher=cores", "seed=21", "progress=none"],
         *["experiment=digits", "trainer.max_epochs=60", "data.test_fraction=0.5", "activation=softmax"],
         "paths.data=here",
     ]

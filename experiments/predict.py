@@ -1,7 +1,7 @@
 """Predict for a file of your own with a finished run.
 
-python predict.py run=outputs/airline/softmax-0123456789ab/seed-21 input=tweets.txt
-python predict.py run=FOLDER input=FILE data=FOLDER
+python -m experiments.predict run=outputs/airline/softmax-0123456789ab/seed-21 input=tweets.txt
+python -m experiments.predict run=FOLDER input=FILE data=FOLDER
 
 `run` is the folder of the run, with its weights. `input` is a text file with one sentence a line, or an image; for
 digits it is an image of 8 × 8 pixels, or a text file with 64 numbers a line. `data` is the folder of the data sets, if
@@ -9,7 +9,6 @@ it has moved. The command prints the most probable class first and leaves out ev
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,13 +34,15 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument, the run or the input cannot be used.
     """
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.predict", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("settings", nargs="*", metavar="run=FOLDER input=FILE [data=FOLDER]")
     given = dict(argument.partition("=")[::2] for argument in parser.parse_args(arguments).settings)
     if set(given) - {"data"} != {"run", "input"} or not all(given.values()):
         raise ConfigurationError(
-            f"python predict.py {' '.join(arguments)}: give run=FOLDER input=FILE, and data=FOLDER where the data set "
-            "has moved"
+            f"python -m experiments.predict {' '.join(arguments)}: give run=FOLDER input=FILE, and data=FOLDER where "
+            "the data set has moved"
         )
     try:
         module, data = experiments.load_run(given["run"], given.get("data"))
@@ -79,6 +80,5 @@ def _shares(values: Sequence[float], classes: Sequence[int], names: Sequence[str
 
 
 if __name__ == "__main__":
-    sys.path.append(os.getcwd())  # data sets, networks and activations of the user's own
     with one_message():
         main(sys.argv[1:])
