@@ -65,13 +65,6 @@ def test_the_sidebar_names_each_study_once_and_no_page_of_results(site):
 
 
 @pytest.mark.slow
-def test_the_sidebar_names_each_study_once_and_no_page_of_results(site):
-    shown = [link["href"] for link in parsed(site / "docs" / "studies.html").select(".sidebar-tree a.reference")]
-    studies = [f"studies/{file.stem}.html" for file in sorted((DOCS / "studies").glob("*.md"))]
-    assert [address for address in shown if "studies/" in address or "results/" in address] == studies
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("page", ["maps", "losses", "modules", "criteria"])
 def test_a_real_formula_is_in_the_place_of_the_typed_one(site, page):
     shown = parsed(site / "docs" / "api" / f"{page}.html")
