@@ -74,6 +74,19 @@ function sort(body, place, direction) {
   body.append(...[...body.rows].sort((a, b) => compared(key(a), key(b))));
 }
 
+function command(text) {
+  const button = make("button", { type: "button", class: "copy", onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select the text instead";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  } }, "Copy");
+  return make("div", { class: "command" }, make("code", {}, text), button);
+}
+
 // ---- The dialog: the runs behind a number, and the record of a run ---------------------------------------------------
 
 const dialog = one("dialog");
@@ -140,7 +153,7 @@ function openRecord(key) {
   const metrics = [...new Set(splits.flatMap((split) => Object.keys(run.metrics[split])))];
   open(title,
     make("h3", {}, "Repeat it"),
-    make("p", { class: "command" }, make("code", {}, run.command)),
+    command(run.command),
     facts([
       ["Commit", code.commit && code.commit + (code.dirty === false ? "" : code.dirty ? ", with changes" : ", state unknown")],
       ["Code digest", code.digest],
@@ -186,7 +199,7 @@ function draw(id, traces, layout, label) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 12, r: 12, t: 12, b: 12 },
     showlegend: false, hovermode: "closest", hoverlabel: { bgcolor: tone("grid"), bordercolor: tone("muted"), font: { color: tone("ink") } },
     xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...others,
-  }, { responsive: true, displayModeBar: false, doubleClick: "reset+autosize" });
+  }, { responsive: true, displayModeBar: false, doubleClick: "reset" });
   if (!plot.dataset.listens) {
     plot.dataset.listens = "yes";
     plot.on("plotly_click", ({ points: [point] }) => chosen(point));
@@ -219,37 +232,51 @@ function drawClaims() {
   if (!one("levels")) return;
   const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
   const missing = data.claims.length - drawn.length;
-  const outside = Object.keys(CHARTS).flatMap((id) => drawChart(id, drawn.filter((claim) => `${claim.kind}s` === id)));
+  const edges = Object.keys(CHARTS).map((id) => drawChart(id, drawn.filter((claim) => `${claim.kind}s` === id)));
+  const outside = edges[0] + edges[1];
   one("undrawn").textContent = (missing ? `${missing} numbers are not drawn: no run has reached their epoch. ` : "")
-    + (outside.length ? `${outside.length} of ${drawn.length} points lie outside the axes; a double click shows them all.` : "");
+    + (outside ? `${outside} of ${drawn.length} points ${outside === 1 ? "stands" : "stand"} at the edge of a chart, with the value that lies outside of it.` : "");
 }
 
-// Returns the claims that lie outside the axes, which would have to grow for them.
+// Returns the number of points that stand at the edge, because the axes would have to grow for them.
 function drawChart(id, claims) {
   one(id).hidden = !claims.length;
-  if (!claims.length) return [];
+  if (!claims.length) return 0;
   const [least, most] = usualRange(claims.flatMap((claim) => [claim.published, claim.mean]));
   const room = 0.06 * (most - least || 1);
   const range = [least - room, most + room];
+  const side = ({ published, mean }) =>
+    published < range[0] ? "left" : published > range[1] ? "right" : mean < range[0] ? "down" : mean > range[1] ? "up" : null;
+  const outside = claims.filter(side);  // beside each other, where they would cover each other
+  const placed = (value, claim) => {
+    const step = room * outside.indexOf(claim);
+    return value < range[0] ? range[0] + step : value > range[1] ? range[1] - step : value;
+  };
   const traces = Object.entries(OUTCOMES).map(([outcome, look]) => {
     const own = claims.filter((claim) => claim.outcome === outcome);
     return {
-      type: "scatter", mode: "markers", name: outcome, meta: { claims: true },
-      x: own.map((claim) => claim.published), y: own.map((claim) => claim.mean), customdata: own.map((claim) => claim.place),
+      type: "scatter", mode: "markers", name: outcome, meta: { claims: true }, cliponaxis: false,
+      x: own.map((claim) => placed(claim.published, claim)), y: own.map((claim) => placed(claim.mean, claim)), customdata: own.map((claim) => claim.place),
       text: own.map((claim) => `${claim.claim}<br>theirs ${written(claim.published, 3)}, ours ${written(claim.mean, 3)}<br>${outcome}`), hoverinfo: "text",
-      marker: { size: 10, color: tone(look.tone), symbol: look.symbol, opacity: 0.8 },
+      marker: { size: own.map((claim) => (side(claim) ? 13 : 10)), color: tone(look.tone), symbol: own.map((claim) => (side(claim) ? `triangle-${side(claim)}` : look.symbol)), opacity: 0.8 },
       error_y: { type: "data", symmetric: false, thickness: 1, width: 3, color: tone(look.tone),
         visible: own.some((claim) => claim.high !== null), array: own.map((claim) => (claim.high === null ? null : claim.high - claim.mean)),
         arrayminus: own.map((claim) => (claim.low === null ? null : claim.mean - claim.low)) },
     };
   });
+  const notes = outside.map((claim, place) => ({
+    x: placed(claim.published, claim), y: placed(claim.mean, claim), showarrow: false, font: { size: 12 },
+    text: [["theirs", claim.published], ["ours", claim.mean]].filter(([, value]) => value < range[0] || value > range[1]).map(([whose, value]) => `${whose} ${written(value, 1)}`).join(", "),
+    xanchor: side(claim) === "right" ? "right" : "left", yshift: (side(claim) === "up" ? -15 : 15) * (place + 1),
+  }));
   draw(id, traces, {
     shapes: [{ type: "line", x0: range[0], y0: range[0], x1: range[1], y1: range[1], line: { color: tone("muted"), width: 1, dash: "dot" }, layer: "below" }],
+    annotations: notes,
     xaxis: { title: { text: `theirs: ${CHARTS[id]}` }, range },
     yaxis: { title: { text: "ours" }, range },
     showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
   }, `Published ${id} against ours; the tables below have the same numbers`);
-  return claims.filter(({ published, mean }) => Math.min(published, mean) < range[0] || Math.max(published, mean) > range[1]);
+  return outside.length;
 }
 
 const shownRuns = () =>
@@ -390,6 +417,28 @@ function choose(name) {
   redraw();
 }
 
+// ---- Claims ---------------------------------------------------------------------------------------------------------
+
+function filterClaims() {
+  const words = one("claim-search").value.trim().toLowerCase();
+  const verdict = one("claim-verdict").value;
+  const active = Boolean(words || verdict);
+  let count = 0;
+  for (const kind of document.querySelectorAll("details.kind")) {
+    let own = 0;
+    for (const row of kind.querySelectorAll("tbody tr")) {
+      const text = row.textContent.toLowerCase();
+      const found = words.split(/\s+/).every((word) => text.includes(word));
+      row.hidden = !(found && (!verdict || row.dataset.outcome === verdict));
+      own += !row.hidden;
+    }
+    kind.hidden = active && !own;
+    if (active) kind.open = own > 0;
+    count += own;
+  }
+  one("claim-count").textContent = active ? `${count} of ${data.claims.length} numbers` : "";
+}
+
 // ---- Addresses: of a record, #run=EXPERIMENT/HASH/seed-SEED, and of a claim, #claim-PLACE ----------------------------
 
 function follow() {
@@ -397,6 +446,8 @@ function follow() {
   if (name.startsWith("run=")) openRecord(name.slice("run=".length));
   const kind = name.startsWith("claim-") && one(name)?.closest("details");
   if (!kind) return;
+  one("claim-search").value = one("claim-verdict").value = "";
+  filterClaims();
   kind.open = true;
   one(name).scrollIntoView({ block: "center" });
 }
@@ -412,6 +463,10 @@ dialog.addEventListener("close", closed);
 dialog.addEventListener("click", ({ target }) => { if (target === dialog) dialog.close(); });
 document.addEventListener("themechange", () => { if (state.column) { drawClaims(); showChips(); redraw(); } });
 addEventListener("hashchange", follow);
+if (one("claim-search")) {
+  one("claim-search").addEventListener("input", filterClaims);
+  one("claim-verdict").addEventListener("change", filterClaims);
+}
 one("experiments").append(...Object.keys(data.experiments).map((name) => make("button", { type: "button", onclick: () => choose(name) }, name)));
 one("experiments").hidden = one("experiments").children.length === 1;
 one("column").addEventListener("change", ({ target }) => { state.column = target.value; redraw(); });

@@ -1,8 +1,19 @@
-"""Figures that need no records."""
+"""Figures that need no records: maps and losses."""
 
 import torch
 
+from reporting.figures.losses import draw_losses, losses
 from reporting.figures.maps import ORDERS, draw_maps, draw_ternary
+
+
+def test_of_two_classes_the_loss_of_sparsemax_is_a_quarter_of_hubers():
+    margin = torch.linspace(-4, 4, 101, dtype=torch.float64)
+    shown = {name: values for name, (values, _) in losses(margin).items()}
+    torch.testing.assert_close(4 * shown["sparsemax"], shown["Huber (modified, for classes)"])
+    torch.testing.assert_close(shown["logistic (softmax)"], torch.log1p(torch.exp(-margin)))
+    assert (shown["hinge"] >= shown["sparsemax"] - 1e-12).all()
+    assert {line.get_label() for line in draw_losses(None).axes[0].lines} == set(shown)
+    assert [name for name in shown if name.startswith("SharMiX")] == ["SharMiX (1.25, 1.50)", "SharMiX (1.75, 1.25)"]
 
 
 def curves(axes):

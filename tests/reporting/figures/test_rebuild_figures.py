@@ -43,7 +43,7 @@ def test_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
     kept = KeptRuns.load(results)
     written, notices = figures.rebuild_figures(kept)
     names = [
-        *("accuracy_sparsity", "figure1", "figure2", "learning_curves", "maps"),
+        *("accuracy_sparsity", "figure1", "figure2", "learning_curves", "losses", "maps"),
         *("sparsity_by_fit", "survivors", "ternary"),
     ]
     assert written == [results / "figures" / f"{name}.svg" for name in names]

@@ -52,9 +52,11 @@ def test_the_page_is_small_and_asks_for_nothing_and_its_answers_come_first(page,
 
 
 def test_a_question_leads_to_the_claim_that_answers_it(view):
+    view.fill("#claim-search", "nothing has these words")
     view.click(".answers a >> nth=1")
     row = view.locator("table.claims tr:target")
     row.locator("th:text-is('1.5-entmax collapses to an accuracy of 0.600')").wait_for()
+    assert view.locator("#claim-search").input_value() == ""
     top, bottom = row.evaluate("row => { const { top, bottom } = row.getBoundingClientRect(); return [top, bottom]; }")
     assert 0 < top < bottom < view.viewport_size["height"]
 
@@ -66,17 +68,36 @@ def test_a_difference_leads_to_runs_and_those_that_they_are_compared_with(view, 
     assert [payload["runs"][key]["label"] for key in shown[::5]] == ["SharMiX learned (1.25, 1.50)", "sparsemax"]
 
 
-def test_points_far_from_the_others_lie_outside_the_axes_until_a_double_click(view, payload):
+def test_points_far_from_the_others_stand_at_the_edge_with_their_value(view, payload):
     claims = [one for one in payload["claims"] if one["kind"] == "difference" and one["mean"] is not None]
     low, high = view.evaluate("document.getElementById('differences').layout.xaxis.range")
-    outside = [one for one in claims if not low <= min(one["published"], one["mean"]) <= high]
+    outside = [one["published"] for one in claims if not low <= one["published"] <= high]
+    assert min(one["published"] for one in claims) in outside
     assert 0 < len(outside) <= len(claims) / 4
-    said = f"{len(outside)} of {len(payload['claims'])} points lie outside the axes"
-    assert said in view.locator("#undrawn").inner_text()
-    drawn = [value for trace in traces(view, "differences") for value in trace["x"]]
-    assert sorted(drawn) == sorted(one["published"] for one in claims)
-    low, high = view.evaluate("document.getElementById('levels').layout.xaxis.range")
-    assert low < 0 < 0.98 < high
+    for drawn in traces(view, "differences"):
+        assert all(low <= value <= high for value in drawn["x"] + drawn["y"])
+    notes = view.evaluate("document.getElementById('differences').layout.annotations.map(one => one.text)")
+    assert notes == [f"theirs −{abs(value):.1f}" for value in outside]
+    assert (
+        f"{len(outside)} of {len(payload['claims'])} points stand at the edge of a chart"
+        in view.locator("#undrawn").inner_text()
+    )
+    levels = view.evaluate("document.getElementById('levels').layout")
+    assert (levels["annotations"], levels["xaxis"]["range"][0] < 0 < 0.98 < levels["xaxis"]["range"][1]) == ([], True)
+
+
+def test_claims_are_filtered_by_words_and_by_verdict(view, payload):
+    view.select_option("#claim-verdict", "reproduces")
+    seen = view.locator("table.claims tbody tr:visible")
+    assert seen.count() == view.locator("table.claims tbody tr[data-outcome='reproduces']").count() > 0
+    assert view.locator("#claim-count").inner_text() == f"{seen.count()} of {len(payload['claims'])} numbers"
+    view.fill("#claim-search", "sparsemax ahead")
+    assert texts(view, "table.claims tbody tr:visible th") == [
+        "SharMiX (1.25, 1.50) is ahead of sparsemax by 0.2 points"
+    ]
+    view.fill("#claim-search", "")
+    view.select_option("#claim-verdict", "")
+    assert view.locator("#claim-count").inner_text() == ""
 
 
 def test_a_heading_sorts_by_number_up_and_down(view):
@@ -173,6 +194,8 @@ def test_a_claim_leads_to_its_runs_and_a_run_to_its_record(view, payload):
     facts = record["command"], record["code"]["commit"], record["environment"]["hardware"]["processor"]
     assert not [fact for fact in (*facts, "optimizer.learning_rate") if fact not in said]
     assert view.evaluate("location.hash") == f"#run={key}"
+    view.locator("#dialog .copy").click()
+    view.locator("#dialog .copy:text-is('Copied')").wait_for()
     view.click("#back")
     assert view.locator("#dialog tbody button").count() == len(runs)
     view.keyboard.press("Escape")
