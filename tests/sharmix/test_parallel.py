@@ -196,15 +196,15 @@ def check_criterion():
 
     mesh, classes = init_device_mesh("cpu", (2,)), 75
     z, y = batch("peaked", classes, torch.float32)
-    whole, shared = (sharmix.build_activation("sharmix_learned") for _ in range(2))
-    criterion = parallel.VocabParallelLoss(shared, label_smoothing=0.1)
+    whole, own = (sharmix.build_activation("sharmix_learned") for _ in range(2))
+    criterion = parallel.VocabParallelLoss(own, label_smoothing=0.1)
     split = distribute_tensor(z, mesh, [Shard(-1)]).requires_grad_()
     expected = whole.loss(z.requires_grad_(), y, label_smoothing=0.1)
     torch.testing.assert_close(criterion(split, y), expected, rtol=1e-6, atol=1e-6)
     criterion(split, y).backward()
     expected.backward()
     torch.testing.assert_close(split.grad.full_tensor(), z.grad, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(shared.q.grad, whole.q.grad)
+    torch.testing.assert_close(own.q.grad, whole.q.grad)
 
     part = z.detach()[:, :38] if dist.get_rank() == 0 else z.detach()[:, 38:]
     plain = parallel.VocabParallelLoss("sparsemax", sizes=[38, 37])
