@@ -24,6 +24,8 @@ _FLOORS = (
     "The least that there is to do: `relu` is one node that reads and writes its input once, `sum` one that reads its "
     "input and writes its gradient; the Python node does the same from Python."
 )
+_PACKAGE = ["entmax15 (package)", "entmax_bisect (package)"]
+_FASTER = "How many times as long the package takes for 1.5-entmax: the ratio of the medians."
 _LAYER = "Medians of {linear[rounds]} rounds, after a first round that is not counted."
 
 
@@ -41,6 +43,9 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         narrow(_by_case(cells[cells["kind"] == "map"])),
         "## Loss against cross-entropy",
         narrow(_by_case(cells[cells["kind"] == "loss"])),
+        "## 1.5-entmax against the entmax package",
+        paragraph(_FASTER),
+        narrow(_beside_package(cells)),
     ]
     if len(linear):
         parts += ["## An output layer with its loss", paragraph(_LAYER.format(**settings)), narrow(_linear(linear))]
@@ -66,6 +71,14 @@ def _by_case(cells: pd.DataFrame) -> pd.DataFrame:
     table = cells[["contender"]].assign(case=_case_names(cells), ratio=with_ranges(cells, "ratio"))
     wide = table.pivot(index="contender", columns="case", values="ratio").fillna("–")
     return wide.loc[table["contender"].unique(), table["case"].unique()].reset_index()
+
+
+def _beside_package(cells: pd.DataFrame) -> pd.DataFrame:
+    """A line for each case in which the package was measured: its times as multiples of ours."""
+    named = cells.assign(case=cells["kind"] + " of " + _case_names(cells))
+    times = named.pivot(index="case", columns="contender", values="median_microseconds")
+    times = times.loc[named["case"].unique()].dropna(subset=_PACKAGE)
+    return times[_PACKAGE].div(times["1.5-entmax"], axis="index").map("{:.0f}".format).reset_index()
 
 
 def _linear(linear: pd.DataFrame) -> pd.DataFrame:
