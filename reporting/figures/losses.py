@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import sharmix
-from reporting.figures.drawing import label_lines, stack_of_panels
 from reporting.figures import figure
-from reporting.records.kept_runs import KeptRuns
+from reporting.figures.drawing import label_lines, stack_of_panels
 from reporting.look.palette import look
+from reporting.records.kept_runs import KeptRuns
 
 
 @figure("losses")
