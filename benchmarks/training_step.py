@@ -56,7 +56,7 @@ class _Turns(Callback):
 
 def our_loop(settings: RunSettings, module: L.LightningModule, data: SplitDataModule, steps: int) -> Step:
     """A block of steps as a run takes them: an epoch of Trainer.fit, which goes on in a thread from turn to turn."""
-    options = {"max_epochs": -1, "limit_train_batches": steps, "enable_progress_bar": False}
+    options = {"max_epochs": -1, "limit_train_batches": steps}
     turns, checkpoint = _Turns(), PeriodicCheckpoint(Path(), math.inf)  # which is never written
     trainer = build_trainer(settings.trainer | options, settings.threads, [turns, checkpoint])
     trainer.limit_val_batches = 0  # nothing is measured between blocks

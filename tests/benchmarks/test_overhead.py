@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks import overhead
 from benchmarks.harness import load_settings
+from benchmarks.training_step import seconds_per_step
 from experiments.identity import ROOT
 from experiments.settings import build
 from reporting.records.declaration import load_declaration
@@ -33,3 +34,10 @@ def test_every_block_composes_under_every_activation(settings):
     for size in settings["blocks"].values():
         for activation in ("softmax", *size.get("besides", [])):
             build(overhead.settings_under(size, activation).data, "data")
+
+
+@pytest.mark.medium
+def test_a_block_takes_the_steps_of_a_run():
+    size = {"experiment": "airline", "overrides": ["threads=1"], "steps": 3}
+    (block,) = overhead.blocks(size, ["softmax"]).values()
+    assert seconds_per_step(block, 3) > 0
