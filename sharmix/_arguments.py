@@ -79,7 +79,7 @@ def checked_memory(values: Tensor) -> Tensor:
         if values.data_ptr():
             return values
         lost = values.is_cpu and values.layout == torch.strided and not values.untyped_storage().nbytes()
-    except (NotImplementedError, RuntimeError):  # a batch of torch.func or of is_grads_batched, or zero by a flag
+    except RuntimeError:  # a batch of torch.func or of is_grads_batched, or zero by a flag
         return values
     if lost and values.numel() > 0:
         raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")
