@@ -229,7 +229,7 @@ def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
     z = classes_last(logits, "logits", -1).detach()
     if not z.shape[-1]:
         raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")
-    checked_orders(z, float(q), float(r), 1.0)
+    checked_orders(z, (float(q), float(r), 1.0))
     z = z.reshape(-1, z.shape[-1]).double()
     largest = z.amax(-1, keepdim=True)
     return torch.where(largest.isfinite(), largest - z, torch.nan)

@@ -239,7 +239,7 @@ class SharmaMittalRegulariser:
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         caller = current_caller()
-        if caller.needs_composition or (not caller.is_plain and backend(logits.device) == "torch"):
+        if not caller.is_plain and (caller.needs_composition or backend(logits.device) == "torch"):
             return composed_class_loss(self, widened(logits), targets, ignore_index, reduction)
         orders = orders_of(logits, -1, *self.orders)
         return autograd.class_loss(logits, targets, orders, ignore_index, reduction, caller, self.nonconcave)

@@ -29,7 +29,7 @@ def solved(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller, want
     backward pass.
     """
     if goes_directly(caller, logits, orders):
-        return Map.apply(logits, *orders, nonconcave, wants_conjugate)
+        return Map.apply(logits, (orders, nonconcave, wants_conjugate), *_tensors(orders))
     if caller.is_compiled and caller.has_tangents:
         raise NotImplementedError("torch.compile drops forward-mode tangents here; compile a derivative in reverse")
     if caller.is_compiled and caller.is_transformed and not vmap_active():
@@ -57,7 +57,7 @@ def class_loss(
     In their place it may keep the gradient, where that costs less.
     """
     if goes_directly(caller, logits, orders) and is_plain_tensor(targets):
-        return ClassLoss.apply(logits, targets, *orders, (nonconcave, ignore_index, reduction))
+        return ClassLoss.apply(logits, targets, (orders, nonconcave, ignore_index, reduction), *_tensors(orders))
     learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
     return torch_operators.class_loss(logits, targets, *orders, nonconcave, ignore_index, reduction, learned)[0]
 
@@ -68,17 +68,16 @@ def goes_directly(caller: Caller, logits: Tensor, orders: Sequence[Order]) -> bo
 
 
 class Map(torch.autograd.Function):
-    """p*, and the conjugate if the last input is True, for plain callers."""
+    """p*, and its conjugate if it is wanted, for plain callers; q, r and T₀ follow if one of them is a tensor."""
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, q: Order, r: Order, temperature: Order, nonconcave: str, wants_conjugate: bool
-    ) -> Any:
-        values = checked_orders(logits, q, r, temperature, nonconcave)
+    def forward(ctx: Any, logits: Tensor, settings: tuple[Orders, str, bool], *tensors: Tensor | None) -> Any:
+        orders, nonconcave, wants_conjugate = settings
+        values = checked_orders(logits, orders, nonconcave)
         implementation = backend.select_implementation(logits, values)
         p, conjugate = implementation.solve(logits, values, wants_conjugate)
         ctx.solved_by = implementation, values
-        _keep(ctx, (p,), (q, r, temperature))
+        ctx.save_for_backward(p, *tensors)
         if not wants_conjugate:
             return p
         ctx.set_materialize_grads(False)
@@ -88,95 +87,87 @@ class Map(torch.autograd.Function):
     def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
         p, *tensors = ctx.saved_tensors
         implementation, values = ctx.solved_by
-        wanted = ctx.needs_input_grad[1:4]
+        wanted = ctx.needs_input_grad[2:]
         if grad_p is None or grad_conjugate is not None or not is_last_derivative(grad_p):
             with backend.use_plain_torch(implementation is any_device):
                 gradients = _through_outputs(grad_p, grad_conjugate, p, _given(values, tensors), wanted)
-            return *gradients, None, None
+            return gradients[0], None, *gradients[1 : 1 + len(wanted)]
         by_logits, slopes = implementation.map_backward(p, grad_p, values, _kind_of_slopes(wanted, values, p))
-        return by_logits, *_wanted_slopes(slopes, wanted), None, None
+        return by_logits, None, *_wanted_slopes(slopes, wanted)
 
 
 class ClassLoss(torch.autograd.Function):
-    """L(z, y) for plain callers; the last input is nonconcave, ignore_index and reduction."""
+    """L(z, y) for plain callers; q, r and T₀ follow if one of them is a tensor."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        logits: Tensor,
-        targets: Tensor,
-        q: Order,
-        r: Order,
-        temperature: Order,
-        options: tuple[str, int, str],
+        ctx: Any, logits: Tensor, targets: Tensor, settings: tuple[Orders, str, int, str], *tensors: Tensor | None
     ) -> Tensor:
-        nonconcave, ignore_index, reduction = options
-        values = checked_orders(logits, q, r, temperature, nonconcave)
+        orders, nonconcave, ignore_index, reduction = settings
+        values = checked_orders(logits, orders, nonconcave)
         implementation = backend.select_implementation(logits, values)
-        wants_logits, _, *wanted, _ = ctx.needs_input_grad
-        slopes = _kind_of_slopes(wanted, values, logits)
-        slopes = "rows" if slopes == "sums" and reduction == "none" else slopes
+        wants_logits, _, _, *wanted = ctx.needs_input_grad
+        slopes = _kind_of_slopes(wanted, values, logits, reduction)
         keeps = "nothing" if not wants_logits else "states" if reduction == "none" else "gradient"
-        settings = values, ignore_index, reduction, slopes, keeps
-        loss, states, gradient, slopes_found, divisor = implementation.class_loss(logits, targets, *settings)
-        ctx.found = states, gradient, slopes_found
-        ctx.solved_by = implementation, settings, divisor, nonconcave
-        _keep(ctx, (logits, targets), (q, r, temperature))
+        options = values, ignore_index, reduction, slopes, keeps
+        loss, states, *ctx.found, divisor = implementation.class_loss(logits, targets, *options)
+        ctx.solved_by = implementation, options, divisor, nonconcave
+        ctx.save_for_backward(logits, targets, states, *tensors)
         return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, targets, *tensors = ctx.saved_tensors
-        implementation, settings, divisor, nonconcave = ctx.solved_by
-        values, ignore_index, _, kind, _ = settings
-        wants_logits, _, *wanted, _ = ctx.needs_input_grad
+        logits, targets, states, *tensors = ctx.saved_tensors
+        implementation, options, divisor, nonconcave = ctx.solved_by
+        values, ignore_index, _, kind, _ = options
+        wants_logits, _, _, *wanted = ctx.needs_input_grad
         if not is_last_derivative(grad):
             grad, orders = checked_memory(grad) / divisor, _given(values, tensors)
             with backend.use_plain_torch(implementation is any_device):
                 gradients = _through_class_loss(grad, logits, targets, orders, ignore_index, nonconcave, wanted)
-            return gradients[0], None, *gradients[1:], None
-        if ctx.found is None:  # a second backward pass: autograd has the results of the first
-            ctx.found = implementation.class_loss(logits, targets, *settings)[1:4]
-        (states, gradient, slopes), ctx.found = ctx.found, None  # autograd copies a gradient that is held elsewhere
+            return gradients[0], None, None, *gradients[1 : 1 + len(wanted)]
         is_one = grad.is_cpu and not grad.dim() and grad.item() == 1
-        if gradient is not None:
-            gradient = gradient if is_one else gradient.mul_(grad)
+        gradient, slopes = ctx.found or implementation.class_loss(logits, targets, *options)[2:4]
+        if states is None:
+            ctx.found = None  # autograd copies what is held elsewhere; a second backward pass computes it again
+            gradient = gradient if gradient is None or is_one else gradient.mul_(grad)
         elif wants_logits:
             gradient = implementation.class_loss_backward(logits, targets, states, grad, values, ignore_index, divisor)
         if kind == "rows":
             slopes = (grad / divisor).unsqueeze(-1) * slopes
         elif kind == "sums" and not is_one:
             slopes = [slope * grad for slope in slopes]
-        return gradient, None, *_wanted_slopes(slopes, wanted), None
+        return gradient, None, None, *_wanted_slopes(slopes, wanted)
 
 
-def _keep(ctx: Any, tensors: Sequence[Tensor | None], orders: Sequence[Order]) -> None:
-    """Keep tensors for the backward pass, and the orders that are tensors; the values of the others are kept anyway."""
-    if not are_numbers(orders):
-        tensors = *tensors, *[order if isinstance(order, Tensor) else None for order in orders]
-    ctx.save_for_backward(*tensors)
+def _tensors(orders: Orders) -> Sequence[Tensor | None]:
+    """The orders that are tensors, in their places, as inputs of a node. Each input takes it time, numbers have none."""
+    if are_numbers(orders):
+        return ()
+    return [order if isinstance(order, Tensor) else None for order in orders]
 
 
 def _given(values: Sequence[Any], tensors: Sequence[Tensor | None]) -> Any:
-    """The orders as the caller gave them, from their values and from what `_keep` kept of them."""
+    """The orders as the caller gave them, from their values and their tensors."""
     if not tensors:
         return values
     return [value if tensor is None else tensor for value, tensor in zip(values, tensors, strict=True)]
 
 
-def _kind_of_slopes(wanted: Sequence[bool], values: Any, rows: Tensor) -> str:
+def _kind_of_slopes(wanted: Sequence[bool], values: Any, rows: Tensor, reduction: str = "sum") -> str:
     """Which slopes a node needs for the gradients of q, r and T₀; autograd sums them to the shapes of the orders.
 
     The sum over all rows, a number, suffices if each order is one number. An order of a single row may have a shape.
     """
     if True not in wanted:
         return "none"
-    return "sums" if are_numbers(values) and rows.numel() > rows.size(-1) else "rows"
+    one_number = reduction != "none" and are_numbers(values) and rows.numel() > rows.shape[-1]
+    return "sums" if one_number else "rows"
 
 
 def _wanted_slopes(slopes: Slopes, wanted: Sequence[bool]) -> Sequence[Tensor | None]:
     if slopes is None:
-        return None, None, None
+        return (None,) * len(wanted)
     q, r, temperature = slopes.unsqueeze(-2).unbind(-1) if isinstance(slopes, Tensor) else slopes
     return q if wanted[0] else None, r if wanted[1] else None, temperature if wanted[2] else None
 
@@ -309,6 +300,8 @@ def _through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Seque
         by_logits, along = torch_operators.map_backward(p, grad, *orders, any(wanted))
         return [by_logits, *(_by_order(along, orders, wanted) if any(wanted) else [None] * 3)]
     at, grad = MapSensitivity(p, *orders), torch.where(p > 0, grad, 0)  # as `any_device.map_backward`
+    if not any(wanted):
+        return [at.logit_product(grad), None, None, None]
     return [at.logit_product(grad), *_summed(grad, (at.wrt_q, at.wrt_r, at.wrt_temperature), orders, wanted)]
 
 

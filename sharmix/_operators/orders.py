@@ -17,23 +17,21 @@ _LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
-def checked_orders(logits: Tensor, q: Order, r: Order, temperature: Order, nonconcave: str = "global") -> Orders:
-    """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
+def checked_orders(logits: Tensor, orders: tuple[Order, Order, Order], nonconcave: str = "global") -> Orders:
+    """Checked q, r and T₀, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
     if logits.is_mps:
         raise TypeError("sharmix needs float64, which torch lacks on mps; move the logits to the CPU: logits.cpu()")
-    orders: Orders = q, r, temperature
-    classes = logits.size(-1)
     if are_numbers(orders):
-        return _checked_numbers(orders, classes, nonconcave)
-    orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
-    _check_together(orders, classes, nonconcave)
-    return orders
+        return _checked_numbers(*orders, logits.shape[-1], nonconcave)
+    q, r, temperature = orders
+    values = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
+    _check_together(values, logits.shape[-1], nonconcave)
+    return values
 
 
 @lru_cache(maxsize=256)  # the check of three numbers takes a fortieth of the map's step at 64 × 3
-def _checked_numbers(orders: tuple[float, float, float], classes: int, nonconcave: str) -> Orders:
-    for order, name in zip(orders, ("q", "r", "temperature"), strict=True):
-        checked_number(order, name)
+def _checked_numbers(q: float, r: float, temperature: float, classes: int, nonconcave: str) -> Orders:
+    orders = checked_number(q, "q"), checked_number(r, "r"), checked_number(temperature, "temperature")
     _check_together(orders, classes, nonconcave)
     return orders
 

@@ -84,7 +84,7 @@ def _operator(name: str, schema: str, compute: Callable[..., Any], shapes: Calla
     first, stop = arguments.index("q"), arguments.index(last_order) + 1
 
     def computed(*inputs: Any) -> Any:
-        orders = checked_orders(inputs[0], *inputs[first:stop])
+        orders = checked_orders(inputs[0], inputs[first : first + 3], *inputs[first + 3 : stop])
         return compute(select_implementation(inputs[0], orders), *inputs[:first], orders, *inputs[stop:])
 
     dispatched = define_operator(name, schema, computed, shapes)
