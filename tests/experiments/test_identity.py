@@ -12,7 +12,6 @@ from experiments import identity
 from experiments.composition import composed, resolved
 from experiments.composition import settings_of as settings
 from experiments.identity import ROOT, code_of, run_id
-from experiments.run_folder import folder_of
 from tests.experiments.building import EXPERIMENTS
 
 
@@ -120,12 +119,6 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
         *("trainer.precision=bf16-mixed", "threads=2", "callbacks=early_stopping", "name=other"),
     ):
         assert found.setdefault(changed(override), override) == override
-
-
-def test_a_run_has_the_folder_that_its_settings_name() -> None:
-    found = settings("experiment=digits", "activation=sharmix_learned", "seed=42", "paths.outputs=elsewhere")
-    assert folder_of(found) == Path("elsewhere/digits/sharmix_learned-6e06edcb57c1/seed-42")
-    assert run_id(found.model_dump()) == "6e06edcb57c1"
 
 
 def test_recorded_runs_have_the_names_of_their_settings() -> None:

@@ -34,15 +34,6 @@ def printed(progress: str, encoding: str = "utf-8", terminal: bool = False, chec
     return out.read()
 
 
-def test_a_run_prints_one_line_an_epoch_with_the_time_left() -> None:
-    lines = printed("lines").splitlines()
-    numbers = r"loss \S+ accuracy 0\.\d+ sparsity 0\.\d+ q 1\.\d+ r 1\.\d+ · \d+ s left"
-    assert re.fullmatch(rf"\[2/3\] epoch 1/2 ━━━━━───── {numbers}", lines[0])
-    assert re.fullmatch(rf"\[2/3\] epoch 2/2 ━━━━━━━━━━ {numbers}", lines[1])
-    assert len(lines) == 2
-    assert max(map(len, lines)) <= 120
-
-
 def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path: Path) -> None:
     trainer = stock_trainer(max_epochs=1)
     trainer.fit(classifier(), digits())
