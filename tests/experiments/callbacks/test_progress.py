@@ -1,14 +1,17 @@
-"""The line of an epoch, in a file and in a terminal."""
+"""The line of an epoch, in a file and in a terminal, and no number in it that is out of its range."""
 
 import io
 import re
 from pathlib import Path
 
+import pytest
+import torch
 from rich.console import Console
 
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.progress import Progress, described, numbers
 from experiments.durations import duration
+from experiments.record import RecordError
 from experiments.settings import ActivationSettings
 from tests.experiments.building import classifier, digits, stock_trainer
 
@@ -63,3 +66,12 @@ def test_an_activation_is_described_by_its_parameters() -> None:
     assert described(learned) == "sharmix_learned q=1.25 r=1.5 log"
     assert described(learned.model_copy(update={"objective": "fenchel_young"})) == "sharmix_learned q=1.25 r=1.5"
     assert described(learned.model_copy(update={"temperature": 0.5})).endswith("temperature=0.5 log")
+
+
+def test_a_share_in_percent_is_named_after_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, curves = classifier("softmax"), Curves()
+    measured = module.take_metrics
+    monkeypatch.setattr(module, "take_metrics", lambda split: measured(split) | {"accuracy": torch.tensor(79.0)})
+    with pytest.raises(RecordError, match=r"after epoch 1, test/accuracy=79\.0: it should be between 0 and 1; measure"):
+        stock_trainer(callbacks=[curves], enable_checkpointing=True).fit(module, digits())
+    assert curves.rows == []
