@@ -1,9 +1,10 @@
 """Settings as `conf/` composes them, and small modules, data and Trainers, for the tests of the suite."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning.pytorch as L
+from lightning.pytorch.loggers.logger import DummyLogger
 
 import sharmix
 from experiments.data.copying import CopyDataModule
@@ -18,6 +19,23 @@ from experiments.settings import ActivationSettings
 CONF = Path(__file__).resolve().parents[2] / "conf"
 RATES = {"learning_rate": 1e-3, "entropy_learning_rate": 1e-3}
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
+
+
+class Kept(DummyLogger):
+    """Keeps what it is given, by name and step."""
+
+    values: ClassVar[dict[tuple[str, int], float]] = {}
+    statuses: ClassVar[list[str]] = []
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            assert self.values.setdefault((name, step), value) == value
+
+    def finalize(self, status: str) -> None:
+        self.statuses.append(status)
 
 
 def stock_trainer(**options: Any) -> L.Trainer:
