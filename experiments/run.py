@@ -103,10 +103,11 @@ class Run:
         trainer = self._plan(curves, checkpoint)
         module, data = self.build()
         refuse_shared_calibration(module, trainer.world_size)
-        checkpoint.file, best = self._files(module, data, code["digest"])
-        epochs_done, remark = self._resume(checkpoint.file, best)
-        with self._explained(module, curves, checkpoint.file):
-            self._fit(trainer, module, data, checkpoint.file if epochs_done else None, remark)
+        last, best = self._files(module, data, code["digest"])
+        checkpoint.filename = last.stem
+        epochs_done, remark = self._resume(last, best)
+        with self._explained(module, curves, last):
+            self._fit(trainer, module, data, last if epochs_done else None, remark)
         if not self.is_first or trainer.fast_dev_run:
             return None
         return self._keep(record_of(self, trainer, curves, code))

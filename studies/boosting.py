@@ -4,7 +4,7 @@ For each split of a table, every contender trains at every learning rate. The va
 test part gives the scores.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -37,15 +37,6 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
     ]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The raw scores of a model, [rows, classes], and the map that makes them probabilities."""
-
-    activation: sharmix.Activation
-    validation: Tensor
-    test: Tensor
-
-
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     table = read_table(task["data_set"], settings["data_sets"])
     rows = rows_of_parts(table.labels, task["split"], settings)
@@ -63,12 +54,12 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     for (name, models), chosen_by, calibrated in product(trained.items(), METRICS, (False, True)):
         temperatures = fitted if calibrated else torch.ones(1, dtype=torch.float64)
         tried = []
-        for model in models:
-            p = model.activation(model.validation / temperatures[:, None, None])
+        for activation, on_validation, on_test in models:
+            p = activation(on_validation / temperatures[:, None, None])
             value, best = scores(p, of_validation, settings["clip"])[chosen_by].min(0)
-            tried.append((value, temperatures[best], model))
-        _, temperature, model = min(tried, key=lambda one: one[0])
-        values = scores(model.activation(model.test / temperature), of_test, settings["clip"])
+            tried.append((value, temperatures[best], activation, on_test))
+        _, temperature, activation, on_test = min(tried, key=lambda one: one[0])
+        values = scores(activation(on_test / temperature), of_test, settings["clip"])
         values["temperature"] = temperature
         reported = {metric: values[metric] for metric in METRICS[chosen_by]}
         measured += rows_of(reported, contender=name + CALIBRATED * calibrated, chosen_by=chosen_by)
@@ -89,15 +80,21 @@ def rows_of_parts(labels: np.ndarray, split: int, settings: Settings) -> Parts:
     return {"train": train, "validation": validation, "test": test}
 
 
-def train(objective: Any, rate: float, x: Parts, y: Parts, settings: Settings) -> Trained:
-    """Train a model with an objective of the settings. The Brier score on the validation part stops the training."""
+def train(
+    objective: Any, rate: float, x: Parts, y: Parts, settings: Settings
+) -> tuple[sharmix.Activation, Tensor, Tensor]:
+    """Train a model with an objective of the settings. The Brier score on the validation part stops the training.
+
+    Returned are the map that makes raw scores probabilities, and the raw scores of the validation and the test part,
+    [rows, classes] each.
+    """
     classes = len(np.unique(y["train"]))
     parameters = settings["lightgbm"] | {"num_class": classes, "metric": "none", "learning_rate": rate}
     if isinstance(objective, str):
-        activation, own, metric = sharmix.Softmax(), objective, brier_of_probabilities
+        activation, own, metric = sharmix.Softmax(), objective, partial(brier_score, np.asarray)
     else:
         own = Objective(**objective, hessian_floor=settings["hessian_floor"])
-        activation, metric = own.activation, partial(brier_of_raw_scores, own)
+        activation, metric = own.activation, partial(brier_score, own.probabilities)
         parameters["learning_rate"] *= (classes - 1) / classes  # LightGBM's own Hessian has the inverse as a factor
     data = lightgbm.Dataset(x["train"], y["train"])
     model = lightgbm.train(
@@ -109,20 +106,19 @@ def train(objective: Any, rate: float, x: Parts, y: Parts, settings: Settings) -
         callbacks=[lightgbm.early_stopping(settings["patience"], verbose=False)],
     )
     raw = [torch.from_numpy(model.predict(x[part], raw_score=True)) for part in ("validation", "test")]
-    return Trained(activation, *raw)
+    return activation, *raw
 
 
-def brier_of_probabilities(probabilities: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
-    """The metric that stops the training: its name, its value, and False, since a higher value is not better."""
+def brier_score(
+    probabilities_of: Callable[[np.ndarray], np.ndarray], predictions: np.ndarray, data: lightgbm.Dataset
+) -> tuple[str, float, bool]:
+    """The metric that stops the training: its name, its value, and False, since a higher value is not better.
+
+    LightGBM's own objective predicts probabilities, and ours raw scores.
+    """
+    probabilities = probabilities_of(predictions)
     wanted = np.eye(probabilities.shape[1])[data.get_label().astype(int)]
     return "brier", float(np.square(probabilities - wanted).sum(1).mean()), False
-
-
-def brier_of_raw_scores(
-    objective: Objective, raw_scores: np.ndarray, data: lightgbm.Dataset
-) -> tuple[str, float, bool]:
-    """The same metric for our objectives, whose predictions are raw scores."""
-    return brier_of_probabilities(objective.probabilities(raw_scores), data)
 
 
 def scores(p: Tensor, labels: Tensor, clip: float) -> dict[str, Tensor]:

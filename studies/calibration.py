@@ -24,13 +24,6 @@ from studies.logits import finite, logits_of, seeds_of, sources
 from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
 BELOW_ONE = 1 - torch.finfo(torch.float32).eps / 2  # the largest float32 below 1
-LOSSES = {"brier": "Brier score", "log": "log loss"}  # the names of the losses that a fit minimises
-SCORES = {  # the names of the scores that are compared; for each of them less is better
-    "brier": "Brier score",
-    "ece": "expected calibration error",
-    "nll": "negative log likelihood",
-    "aurc": "area under the risk–coverage curve",
-}
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
@@ -128,18 +121,18 @@ def risk_coverage_area(confidence: np.ndarray, wrong: np.ndarray) -> float:
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    pairs, tables = shown["compared"], {}
+    pairs, names, tables = shown["compared"], shown["names"], {}
     for loss in settings["losses"]:
-        own, fit = records[records["fitted_by"] == loss], f"Fitted by the {LOSSES[loss]}"
+        own, fit = records[records["fitted_by"] == loss], f"Fitted by the {names[loss]}"
         of_sets = own.groupby(["contender", "metric", "data_set"], sort=False)["value"].mean().reset_index()
-        means = table_of_means(of_sets).rename(columns=SCORES).reset_index()
+        means = table_of_means(of_sets).rename(columns=names).reset_index()
         tables[f"{fit}: means over {own['data_set'].nunique()} data sets"] = means
         changes = table_of_changes(own, pairs, shown["scores"], "data_set", relative=True)
-        tables[f"{fit}: change of each score, with its interval over data sets"] = changes.rename(columns=SCORES)
+        tables[f"{fit}: change of each score, with its interval over data sets"] = changes.rename(columns=names)
         for metric in shown["scores_of_networks"][loss]:
-            title = f"{fit}: {SCORES[metric]} of each network, and its change with the interval over splits"
+            title = f"{fit}: {names[metric]} of each network, and its change with the interval over splits"
             tables[title] = _by_network(own[own["metric"] == metric], metric, pairs)
-    return Report(tables, _findings(records, settings, **shown["found"]), shown["notes"])
+    return Report(tables, _findings(records, settings, shown), shown["notes"])
 
 
 def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]]) -> pd.DataFrame:
@@ -151,14 +144,12 @@ def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]]) -> p
     return table.reset_index(names=["data set", "network"])
 
 
-def _findings(
-    records: pd.DataFrame, settings: Settings, loss: str, scores: list[str], pairs: list[list[str]]
-) -> list[Finding]:
-    findings = []
-    for metric, pair in product(scores, pairs):
-        found = compare(records[records["fitted_by"] == loss], metric, *pair, "data_set", relative=True)
+def _findings(records: pd.DataFrame, settings: Settings, shown: Settings) -> list[Finding]:
+    findings, asked = [], shown["found"]
+    for metric, pair in product(asked["scores"], asked["pairs"]):
+        found = compare(records[records["fitted_by"] == asked["loss"]], metric, *pair, "data_set", relative=True)
         contender, opponent = (f"{name} scaling" for name in pair)
-        difference, verdict = f"{SCORES[metric]} {found}", found.verdict("lower")
+        difference, verdict = f"{shown['names'][metric]} {found}", found.verdict("lower")
         numbers = found.units, settings["splits"]
         findings.append(Finding("calibration", contender, opponent, verdict, difference, *numbers))
     return findings

@@ -81,7 +81,7 @@ def accuracies(decoder: Decoder, batches: Iterable[Sequences]) -> dict[str, floa
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
     """Both accuracies by length, differences to the opponents paired by seed, and findings at the longest length."""
-    longest, trained = max(settings["test"]["lengths"]), max(settings["training"]["lengths"])
+    longest, lengths = max(settings["test"]["lengths"]), settings["training"]["lengths"]
     tables, findings = {}, []
     for problem, rows in records.groupby("problem", sort=False):
         for metric, own in rows.groupby("metric", sort=False):
@@ -91,9 +91,10 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
             tables[f"{problem}: accuracy less that of {opponent}"] = _differences(rows, opponent)
         for contender, opponent in shown["found"]:
             found = compare(rows[rows["length"] == longest], "accuracy", contender, opponent, "seed")
-            use = f"attention trained on up to {trained} tokens, {problem}: accuracy at {longest}"
+            use = f"attention trained on up to {max(lengths)} tokens, {problem}: accuracy at {longest}"
             findings.append(Finding(use, contender, opponent, found.verdict("higher"), str(found), 1, found.units))
-    return Report(tables, findings, [_note(settings)])
+    numbers = {"shortest": min(lengths), "longest": max(lengths), "seeds": len(settings["seeds"])}
+    return Report(tables, findings, [note.format(**numbers) for note in shown["notes"]])
 
 
 def _spread(values: pd.Series) -> str:
@@ -110,13 +111,3 @@ def _differences(records: pd.DataFrame, opponent: str) -> pd.DataFrame:
         ]
         table[str(length)] = changes
     return table
-
-
-def _note(settings: Settings) -> str:
-    lengths = settings["training"]["lengths"]
-    return (
-        f"Every decoder is trained on sequences of {min(lengths)} to {max(lengths)} tokens. Means over "
-        f"{len(settings['seeds'])} seeds, in brackets the least and the largest; beside differences, which are paired "
-        "by seed, Student's t interval over seeds. “Accuracy” is the share of the tokens asked for that are right, "
-        "“exact match” the share of sequences without a wrong one."
-    )

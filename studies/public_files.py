@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from experiments.errors import DataError
+from experiments.errors import DataError, reading
 
 
 def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
@@ -21,10 +21,8 @@ def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
     if data is None:
         raise DataError(f"no folder of data sets is given; {remedy}, then give --data FOLDER, or DATA=FOLDER to make")
     file = data / entry["file"]
-    try:
+    with reading(file, remedy):
         content = file.read_bytes()
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error.strerror}); {remedy}") from error
     if (found := hashlib.sha256(content).hexdigest()) != entry["sha256"]:
         raise DataError(f"{file}: its SHA-256 is {found}, but {entry['sha256']} is expected; {remedy}")
     return content

@@ -55,8 +55,8 @@ class BestWeights(Checkpoint):
 class PeriodicCheckpoint(ModelCheckpoint):
     """Writes a checkpoint into `folder` at the end of an epoch and replaces the previous checkpoint.
 
-    Set `file` before the training. At least `seconds` pass between two checkpoints, because writing one takes longer
-    than a short epoch.
+    Set its `filename`, without the ending, before the training. At least `seconds` pass between two checkpoints,
+    because writing one takes longer than a short epoch.
     """
 
     state_key = "PeriodicCheckpoint"  # Lightning reads it several times a step; ModelCheckpoint builds its key slowly
@@ -65,14 +65,6 @@ class PeriodicCheckpoint(ModelCheckpoint):
         super().__init__(folder, save_on_train_epoch_end=True, enable_version_counter=False)
         self.seconds = seconds
         self._saved_at = time.monotonic()
-
-    @property
-    def file(self) -> Path:
-        return Path(self.dirpath, f"{self.filename}{self.FILE_EXTENSION}")
-
-    @file.setter
-    def file(self, file: Path) -> None:
-        self.filename = file.stem
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.strategy.broadcast(time.monotonic() - self._saved_at >= self.seconds):

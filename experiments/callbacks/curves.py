@@ -81,13 +81,7 @@ class Curves(Checkpoint):
         self.seconds += time.perf_counter() - self._epoch_began
         log_row(trainer.loggers, {name: value for name, value in row.items() if name not in measured})
 
-    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._write(trainer)
-
-    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._write(trainer)
-
-    def _write(self, trainer: L.Trainer) -> None:
+    def on_train_end(self, trainer: L.Trainer, *_: object) -> None:
         if self.file is None or not self.rows or trainer.fast_dev_run:
             return
         text, columns = io.StringIO(), dict.fromkeys(name for row in self.rows for name in row)
@@ -95,6 +89,8 @@ class Curves(Checkpoint):
         writer.writeheader()
         writer.writerows(self.rows)
         write_atomically(self.file, text.getvalue())
+
+    on_save_checkpoint = on_train_end
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds}

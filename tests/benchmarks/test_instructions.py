@@ -1,32 +1,14 @@
 """The comparison of the kernel's instruction counts with those on record; callgrind itself is `make instructions`."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 
 from benchmarks import instructions
 
-WRITTEN = """\
-part: 1
-desc: Timerange: Basic block 0 - 7498
-desc: Trigger: Client Request: 64 × 3, map forward
-events: Ir
-fn=(1)
-0 58830
-+3 7
-
-totals: 58837
-part: 2
-desc: Trigger: Client Request: 64 × 100, q = 1.3, map forward
-events: Ir
-fn=(1)
-0 422571
-totals: 422571
-part: 3
-desc: Trigger: Program termination
-totals: 0
-"""
+WRITTEN = Path(__file__).with_name("callgrind.out").read_text("utf-8")
 
 
 def recorded():

@@ -111,6 +111,13 @@ def command_line(outputs: Path, *overrides: str) -> tuple[int, str]:
     return status, printed.getvalue()
 
 
+def succeed(outputs: Path, *overrides: str) -> str:
+    """What run.py prints, run in this process; it must succeed."""
+    status, printed = command_line(outputs, *overrides)
+    assert status == 0, printed
+    return printed
+
+
 def records(outputs: Path) -> list[Path]:
     return sorted(outputs.rglob("record.json"))
 

@@ -13,7 +13,7 @@ import torch
 from experiments.identity import ROOT
 from reporting.__main__ import main as reporting
 from tests.end_to_end.recipes import recipes, refusal, without_numbers
-from tests.end_to_end.runner import command_line, only_record
+from tests.end_to_end.runner import command_line, only_record, succeed
 
 RECIPES = recipes()
 TOGETHER, LOADED = "All of it in one experiment", "A finished run in your own code"
@@ -56,8 +56,7 @@ def test_there_is_a_recipe_for_each_part_that_can_be_yours() -> None:
 def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
     recipe = RECIPES[name]
     write(tmp_path, recipe.files)
-    status, printed = command_line(tmp_path / "outputs", *recipe.arguments)
-    assert status == 0, printed
+    printed = succeed(tmp_path / "outputs", *recipe.arguments)
     assert without_numbers(printed, tmp_path) == without_numbers(recipe.printed, tmp_path)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from experiments import load_run
 from experiments.errors import UserError
-from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run, torchrun, untimed
+from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run, succeed, torchrun, untimed
 
 pytestmark = pytest.mark.medium
 
@@ -73,8 +73,7 @@ def test_the_weights_of_the_reported_epoch_stay_and_load(finished: Path, tmp_pat
     assert accuracy == pytest.approx(only_record(finished)["metrics"]["test"]["accuracy"], abs=1e-6)
     assert not any("optimizer" in key for key in torch.load(file.with_name("weights.ckpt"), weights_only=True))
 
-    status, printed = command_line(tmp_path / "outputs", *QUICK, "keep_weights=false", "trainer.max_epochs=1")
-    assert status == 0, printed
+    succeed(tmp_path / "outputs", *QUICK, "keep_weights=false", "trainer.max_epochs=1")
     (file,) = records(tmp_path / "outputs")
     assert not file.with_name("weights.ckpt").exists()
     with pytest.raises(UserError, match="keep_weights=true"):
@@ -96,8 +95,7 @@ def without_wandb_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its_seeds_alone(
     finished: Path, tmp_path: Path
 ) -> None:
-    status, printed = command_line(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=42,21", "tags=[mine]")
-    assert status == 0, printed
+    printed = succeed(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=42,21", "tags=[mine]")
     found = {record["seed"]: record for record in (json.loads(file.read_text()) for file in records(tmp_path))}
     assert found[21]["weights_hash"] == only_record(finished)["weights_hash"]
     assert len({path.name for path in (tmp_path / "outputs").rglob("offline-run-*")}) == len(found) == 2
@@ -107,8 +105,7 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its
 
 
 def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_path: Path) -> None:
-    status, printed = command_line(tmp_path / "outputs", *QUICK, "trainer.max_steps=30")  # an epoch has 23
-    assert status == 0, printed
+    succeed(tmp_path / "outputs", *QUICK, "trainer.max_steps=30")  # an epoch has 23
     rows = only_record(tmp_path / "outputs")["curves"]
     assert [(row["epoch"], row["steps"]) for row in rows] == [(1, 23), (2, 30)]
     assert rows[0]["test/accuracy"] != rows[1]["test/accuracy"]
@@ -121,8 +118,7 @@ def test_options_of_the_trainer_work_from_the_command_line(tmp_path: Path) -> No
     options = ("trainer.limit_train_batches=6", "trainer.profiler=simple", "trainer.accumulate_grad_batches=2")
     options += ("callbacks=early_stopping", "callbacks.early_stopping.patience=1", "data.validation_fraction=0.1")
     options += ("+callbacks.early_stopping.min_delta=100",)  # no epoch is that much better than the first
-    status, printed = command_line(tmp_path / "outputs", *QUICK, *options)
-    assert status == 0, printed
+    printed = succeed(tmp_path / "outputs", *QUICK, *options)
     assert "run_training_batch" in printed  # what the profiler has measured
     record = only_record(tmp_path / "outputs")
     assert [row["steps"] for row in record["curves"]] == [3, 6]
@@ -175,8 +171,7 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
     (tmp_path / "mortal.py").write_text(MORTAL)
     monkeypatch.syspath_prepend(tmp_path)
     overrides += ("activation=custom", f"activation.name=mortal.Mortal{activation}", "checkpoint_seconds=0")
-    status, printed = command_line(tmp_path / "whole", *overrides, "data.num_workers=0")
-    assert status == 0, printed
+    succeed(tmp_path / "whole", *overrides, "data.num_workers=0")
     whole = only_record(tmp_path / "whole")
 
     overrides = (*overrides, "data.num_workers=2")  # who reads must not matter
@@ -186,8 +181,7 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
     (checkpoint,) = (tmp_path / "killed").rglob("last*.ckpt")
     assert torch.load(checkpoint, weights_only=True)["epoch"] == 0
 
-    status, printed = command_line(tmp_path / "killed", *overrides)
-    assert status == 0, printed
+    printed = succeed(tmp_path / "killed", *overrides)
     assert "goes on from epoch 2" in printed
     resumed = only_record(tmp_path / "killed")
     assert resumed["weights_hash"] == whole["weights_hash"]
@@ -203,8 +197,7 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
 def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
     change: str, finished: Path, tmp_path: Path
 ) -> None:
-    status, printed = command_line(tmp_path / "outputs", *QUICK, change)
-    assert status == 0, printed
+    succeed(tmp_path / "outputs", *QUICK, change)
     metrics, plain = only_record(tmp_path / "outputs")["metrics"]["test"], only_record(finished)["metrics"]["test"]
     assert metrics["loss"] == pytest.approx(plain["loss"], rel=0.02)
     assert metrics["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
@@ -214,8 +207,7 @@ def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
 def test_two_processes_and_two_passes_train_as_one(started_by: str, tmp_path: Path) -> None:
     one = ("experiment=digits_lt", *QUICK[1:], "data.sampler=square_root")
     two = (*one, "trainer.devices=2", "trainer.accumulate_grad_batches=2")
-    status, printed = command_line(tmp_path / "one", *one)
-    assert status == 0, printed
+    succeed(tmp_path / "one", *one)
     if started_by == "lightning":
         status, printed = run(tmp_path / "two", *two)
     else:
@@ -234,8 +226,7 @@ def test_two_processes_translate_as_one(tmp_path: Path) -> None:
     # 200 steps in double precision, because the training multiplies a difference in rounding by a thousand.
     one = ("experiment=copy", "activation=sharmix_learned", "trainer.max_epochs=4", "trainer.limit_train_batches=50")
     one += ("data.evaluation_size=40", "trainer.precision=64-true")
-    status, printed = command_line(tmp_path / "one", *one)
-    assert status == 0, printed
+    succeed(tmp_path / "one", *one)
     two = (*one, "trainer.devices=2")
     for rank in [Started(tmp_path / "two", *two, **variables) for variables in torchrun(processes=2)]:
         status, printed = rank.end()

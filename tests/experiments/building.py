@@ -1,9 +1,10 @@
 """Settings as `conf/` composes them, and small modules, data and Trainers, for the tests of the suite."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import lightning.pytorch as L
+from lightning.pytorch.loggers.logger import DummyLogger
 
 import sharmix
 from experiments.data.copying import CopyDataModule
@@ -16,7 +17,25 @@ from experiments.networks.transformer import Transformer
 from experiments.settings import ActivationSettings
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+RATES = {"learning_rate": 1e-3, "entropy_learning_rate": 1e-3}
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
+
+
+class Kept(DummyLogger):
+    """Keeps what it is given, by name and step."""
+
+    values: ClassVar[dict[tuple[str, int], float]] = {}
+    statuses: ClassVar[list[str]] = []
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            assert self.values.setdefault((name, step), value) == value
+
+    def finalize(self, status: str) -> None:
+        self.statuses.append(status)
 
 
 def stock_trainer(**options: Any) -> L.Trainer:
@@ -31,14 +50,12 @@ def digits(**options: Any) -> DigitsDataModule:
     )
 
 
-def classifier(
-    activation: str = "sharmix_learned", *, entropy_learning_rate: float = 1e-3, **options: Any
-) -> Classifier:
+def classifier(activation: str = "sharmix_learned", **options: Any) -> Classifier:
     L.seed_everything(0, verbose=False)
     return Classifier(
         Perceptron(features=64, hidden_units=16, num_classes=10),
         sharmix.build_activation(activation),
-        AdamSettings(learning_rate=1e-3, entropy_learning_rate=entropy_learning_rate),
+        AdamSettings(**RATES),
         **{"num_classes": 10} | options,
     )
 
@@ -51,13 +68,7 @@ def copies(**options: Any) -> CopyDataModule:
 
 
 def translator(
-    data: CopyDataModule,
-    activation: str = "softmax",
-    *,
-    attention: str = "softmax",
-    dropout: float = 0.0,
-    optimizer: dict[str, Any] | None = None,
-    **options: Any,
+    data: CopyDataModule, activation: str = "softmax", *, optimizer: dict[str, Any] | None = None, **options: Any
 ) -> Translator:
     L.seed_everything(0, verbose=False)
     network = Transformer(
@@ -67,13 +78,11 @@ def translator(
         heads=2,
         encoder_layers=1,
         decoder_layers=1,
-        dropout=dropout,
-        attention=ActivationSettings(name=attention),
+        attention=ActivationSettings(name="softmax"),
     )
-    rates = {"learning_rate": 1e-3, "entropy_learning_rate": 1e-3}
     return Translator(
         network,
         sharmix.build_activation(activation),
-        AdamSettings(**rates | (optimizer or {})),
+        AdamSettings(**RATES | (optimizer or {})),
         **{"data": data.data, "beam": BeamSettings(size=2, limit_ratio=1.5, limit_extra=5)} | options,
     )

@@ -14,7 +14,6 @@ import lightning.pytorch as L
 import psutil
 import pytest
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers.logger import DummyLogger
 
 from experiments import building, load_run
 from experiments.composition import settings_of as settings
@@ -24,7 +23,7 @@ from experiments.record import Record, load_record
 from experiments.run import Run, learned_orders, weights_hash
 from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
-from tests.experiments.building import classifier
+from tests.experiments.building import Kept, classifier
 from tests.experiments.data.generated import tweets, write_tweets
 
 pytestmark = pytest.mark.medium
@@ -56,23 +55,6 @@ class Fails(Callback):
             raise RuntimeError("killed")
 
 
-class Kept(DummyLogger):
-    """Keeps what it is given, by name and step."""
-
-    values: ClassVar[dict[tuple[str, int], float]] = {}
-    statuses: ClassVar[list[str]] = []
-
-    def __init__(self, folder: str) -> None:
-        super().__init__()
-
-    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
-        for name, value in metrics.items():
-            assert self.values.setdefault((name, step), value) == value
-
-    def finalize(self, status: str) -> None:
-        self.statuses.append(status)
-
-
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
     Kept.values.clear()
@@ -95,7 +77,7 @@ def killed(folder: Path, at: str, *overrides: str) -> Path:
 
 
 def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) -> None:
-    kept = f"+logger.kept._target_={HERE}.Kept"
+    kept = f"+logger.kept._target_={Kept.__module__}.Kept"
     record = complete(tmp_path / "whole", kept)
     live = dict(Kept.values)
     steps = [row["steps"] - 1 for row in record.curves]  # Lightning counts from 0

@@ -8,7 +8,9 @@ from pydantic import ValidationError
 
 from experiments.identity import run_id
 from experiments.record import SCHEMA, Record, read_record
+from reporting.records.groups import Group, label_runs, style_groups
 
+USUAL = Path(__file__).with_name("record.json").read_text("utf-8")  # what the made-up records share
 PARAMETERS = ("alpha", "q", "r", "tau", "temperature", "objective")
 
 
@@ -28,17 +30,10 @@ def make_record(
     `test` and `train` replace its last metrics, `data` its data settings, `facts` what it tells of the data, and
     `parameters` the activation's.
     """
-    metrics = {
-        "accuracy": 0.8,
-        "macro_f1": 0.7,
-        "sparsity": 0.0,
-        "support": 3.0,
-        "coverage": 1.0,
-        "brier": 0.3,
-        "zero_true": 0.0,
-    }
+    record = json.loads(USUAL)
+    given = {"train": train or {}, "test": test or {}}
+    last = {split: metrics | given[split] for split, metrics in record["metrics"].items()}
     chosen = dict.fromkeys(PARAMETERS) | parameters
-    last = {"train": metrics | (train or {}), "test": metrics | (test or {})}
     config = {
         "name": experiment,
         "seed": seed,
@@ -47,32 +42,18 @@ def make_record(
         **{group: {} for group in ("model", "module", "optimizer", "trainer", "callbacks")},
         "threads": 1,
     }
-    return {
+    return record | {
         "experiment": experiment,
         "run_id": run_id(config),
         "seed": seed,
         "config": config,
-        "code": {"commit": "c0ffee", "dirty": False, "digest": "d1ge57", "files": {"run.py": "a1b2"}},
-        "environment": {
-            "python": "3.11.7",
-            "packages": {"torch": "2.15.0"},
-            "hardware": {"processor": "a processor", "cores": 2, "accelerator": None},
-        },
-        "data": {"content_hash": "c0ntent", **(facts or {})},
+        "data": record["data"] | (facts or {}),
         "curves": [
             {"epoch": epoch, **_learned(activation, parameters, epoch), **_measured(last, epoch, epochs)}
             for epoch in range(1, epochs + 1)
         ],
         "metrics": last,
-        "measured_by": {},
-        "selected_by": None,
         "epoch": epochs,
-        "weights": None,
-        "weights_digest": None,
-        "weights_hash": "we16h75",
-        "wall_time_seconds": 6.1,
-        "peak_memory_mib": 500.0,
-        "finished_at": "2026-11-21T08:00:00+00:00",
     }
 
 
@@ -85,6 +66,11 @@ def changed(record: dict[str, Any], **groups: dict[str, Any]) -> dict[str, Any]:
 def as_read(record: dict[str, Any]) -> Record:
     """The record as `reporting` reads it."""
     return read_record(as_text(record), "a made-up record")
+
+
+def grouped(*experiments: list[dict[str, Any]]) -> list[list[Group]]:
+    """The groups of runs of each experiment, from its records."""
+    return style_groups([label_runs([as_read(record) for record in records]) for records in experiments])
 
 
 def as_text(record: dict[str, Any]) -> str:

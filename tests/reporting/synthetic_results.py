@@ -1,6 +1,7 @@
 """Folders of results, made up for the tests: a declaration, the paper's numbers, and records."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,92 +17,8 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"  # the project's own
 
 SEEDS = (1, 2, 3, 4, 5)
 WOBBLE = dict(zip(SEEDS, (-0.004, -0.002, 0.0, 0.002, 0.004), strict=True))
-SMALL = """
-published: paper
-published_decimals: 3
-confidence: 0.95
-tables:
-  small:
-    title: A small table
-    experiment: airline
-    seeds: [1, 2, 3, 4, 5]
-    repeat: make small_table
-    baseline: {name: softmax}
-    columns:
-      - {split: test, metrics: &metrics {accuracy: accuracy, sparsity: sparsity}, epochs: [], printed: true}
-      - {split: train, metrics: *metrics}
-    compared: accuracy
-    published: table_of_paper
-    rows:
-      learned: {select: {name: sharmix_learned, q: 1.25, r: 1.5}, published: sharmix}
-      softmax: {select: {name: softmax}, published: softmax}
-      extra: {select: {name: entmax, alpha: 1.5}}
-    claims:
-      - {text: SharMiX wins, metric: accuracy, rows: [learned], against: [softmax]}
-      - {text: SharMiX is dense, metric: sparsity, rows: [learned, softmax]}
-      - {text: SharMiX is accurate, metric: accuracy, rows: [learned]}
-figures: {panels: []}
-"""
-SMALL_PUBLISHED = """
-table_of_paper:
-  sharmix: {accuracy: [0.910, 0.006], sparsity: 0.000}
-  softmax: {accuracy: [0.893, 0.007], sparsity: 0.000}
-"""
-SHORT = """
-published: paper
-published_decimals: 3
-confidence: 0.95
-tables:
-  final:
-    title: At the end
-    experiment: images
-    seeds: [1, 2, 3]
-    epoch: 6
-    where: {data: {augmentation: none}}
-    repeat: make images
-    baseline: {name: softmax}
-    columns: [{split: test, metrics: &metrics {accuracy: accuracy}, printed: true}]
-    compared: accuracy
-    published: final_of_paper
-    rows:
-      softmax: {select: {name: softmax}, published: softmax}
-      sparsemax: {select: {name: sparsemax}, published: sparsemax}
-    claims:
-      - {text: Softmax is accurate, metric: accuracy, rows: [softmax]}
-      - {text: Sparsemax is worse, metric: accuracy, rows: [sparsemax], against: [softmax]}
-  dynamics:
-    title: By epoch
-    experiment: images
-    seeds: [1, 2, 3]
-    where: {data: {augmentation: none}}
-    repeat: make images
-    baseline: {name: softmax}
-    columns:
-      - {split: test, metrics: *metrics, epochs: [2, 6], printed: true}
-      - {split: train, metrics: *metrics, epochs: [6], printed: true}
-    published: dynamics_of_paper
-    rows:
-      softmax: {select: {name: softmax}, published: softmax}
-    claims:
-      - {text: Softmax starts well, metric: accuracy, rows: [softmax], epoch: 2}
-      - {text: Softmax ends well, metric: accuracy, rows: [softmax], epoch: 6}
-  tail:
-    title: Another experiment
-    experiment: images_lt
-    seeds: [1]
-    repeat: make images_lt
-    baseline: {name: softmax}
-    columns: [{split: test, metrics: {accuracy: accuracy}}]
-    rows: {softmax: {select: {name: softmax}}}
-figures: {panels: []}
-"""
-SHORT_PUBLISHED = """
-final_of_paper:
-  softmax: {accuracy: 0.500}
-  sparsemax: {accuracy: 0.430, difference: -7.0}
-dynamics_of_paper:
-  softmax: {accuracy: {2: 0.300, 6: 0.500}, train_accuracy: {6: 0.9}}
-"""
+DECLARATIONS = Path(__file__).with_name("declarations")
+SMALL = (DECLARATIONS / "small" / "tables.yaml").read_text("utf-8")
 
 
 def small_records() -> Iterator[dict[str, Any]]:
@@ -137,21 +54,14 @@ def short_records(epochs: int = 4) -> Iterator[dict[str, Any]]:
 def write_small(folder: Path) -> Path:
     """A small declaration with complete records."""
     keep_records(folder, list(small_records()))
-    return _declare(folder, SMALL, SMALL_PUBLISHED)
+    return shutil.copytree(DECLARATIONS / "small", folder, dirs_exist_ok=True)
 
 
 def write_short(folder: Path) -> Path:
     """Runs that end after four of six epochs, and another experiment."""
     keep_records(folder, list(short_records()), "images")
     keep_records(folder, [make_record("softmax", 1, "images_lt")], "images_lt")
-    return _declare(folder, SHORT, SHORT_PUBLISHED)
-
-
-def _declare(folder: Path, declaration: str, published: str) -> Path:
-    (folder / "published").mkdir()
-    (folder / "tables.yaml").write_text(declaration, "utf-8")
-    (folder / "published" / "paper.yaml").write_text(published, "utf-8")
-    return folder
+    return shutil.copytree(DECLARATIONS / "short", folder, dirs_exist_ok=True)
 
 
 def loaded(folder: Path, **allowed: bool) -> KeptRuns:

@@ -6,7 +6,7 @@ import pytest
 
 from reporting.__main__ import main
 from tests.reporting.synthetic_records import finish_runs, make_record
-from tests.reporting.synthetic_results import SMALL, SMALL_PUBLISHED
+from tests.reporting.synthetic_results import write_small
 
 RECORDS, DECLARATION, PAPER = "records/airline.jsonl", "tables.yaml", "published/paper.yaml"
 LEARNED, OF_LEARNED = ": claim 'SharMiX wins' of small: ", ", asked for row 'learned' of small, accuracy: "
@@ -74,8 +74,7 @@ def test_a_file_that_is_missing_is_named(small):
         (small / file).unlink()
         message = said("tables", *options)
         assert message.startswith(f"error: {small / file}: cannot be read (No such file or directory); restore it")
-    (small / DECLARATION).write_text(SMALL)
-    (small / PAPER).write_text(SMALL_PUBLISHED)
+    write_small(small)
     (small / RECORDS).unlink()
     assert "there are no records of airline; run an experiment, then" in said("tables", *options)
 

@@ -8,9 +8,8 @@ from rich.console import Console
 
 from reporting.__main__ import main
 from reporting.records.declaration import SETTINGS
-from reporting.records.groups import label_runs, style_groups
 from reporting.summary import best_activation, summarise, tables
-from tests.reporting.synthetic_records import as_read, changed, finish_runs, keep_records, make_record, of_other_code
+from tests.reporting.synthetic_records import changed, finish_runs, grouped, keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import small_records
 
 SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
@@ -41,15 +40,10 @@ def long_tailed():
     return [make_record("softmax", seed, "digits_lt", {"accuracy": 0.8, **shots}, facts=SHOTS) for seed in (1, 2)]
 
 
-def grouped(records):
-    (groups,) = style_groups([label_runs([as_read(record) for record in records])])
-    return groups
-
-
 def printed(*experiments, width=140):
     console = Console(file=io.StringIO(), width=width)
     for records in experiments:
-        for table in tables(records[0]["experiment"], grouped(records), width):
+        for table in tables(records[0]["experiment"], *grouped(records), width):
             console.print(table)
     return console.file.getvalue()
 
@@ -136,13 +130,14 @@ def against_softmax(gains, rates=(0.01, 0.01), seeds=3, **others):
         for place, (name, parameters) in enumerate(others.items())
         for seed, gain in enumerate(gains)
     ]
-    return grouped(
+    (groups,) = grouped(
         [
             changed(run, optimizer={"learning_rate": rate})
             for rate, runs in zip(rates, (softmax, rest), strict=True)
             for run in runs
         ]
     )
+    return groups
 
 
 def test_a_sentence_says_where_the_best_activation_is_beside_softmax():
@@ -157,7 +152,7 @@ def test_a_sentence_says_where_the_best_activation_is_beside_softmax():
     assert "softmax with the same seed; one seed decides nothing" in best_activation(
         "digits", against_softmax([0.01], seeds=1), 0.95
     )
-    assert best_activation("digits", grouped([make_record("softmax", 1, "digits")]), 0.95) is None
+    assert best_activation("digits", *grouped([make_record("softmax", 1, "digits")]), 0.95) is None
 
 
 def test_the_sentence_names_what_weakens_it():
@@ -173,7 +168,7 @@ def test_an_activation_of_fewer_seeds_is_not_the_best_by_luck():
     softmax = [make_record("softmax", seed, "digits") for seed in range(3)]
     entmax = [make_record("entmax", seed, "digits", {"accuracy": 0.82 + seed / 1000}, alpha=1.5) for seed in range(3)]
     lucky = make_record("sparsemax", 0, "digits", {"accuracy": 0.9})
-    said = best_activation("digits", grouped([*softmax, *entmax, lucky]), 0.95)
+    said = best_activation("digits", *grouped([*softmax, *entmax, lucky]), 0.95)
     assert "entmax (α = 1.5) is ahead of softmax" in said
 
 

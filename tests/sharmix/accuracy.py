@@ -74,10 +74,10 @@ def rounding_error(case: Case, dtype: torch.dtype, device: str = "cpu") -> float
     return float((np.abs(reference.differences(p.double().tolist(), exact)) / allowed).max())
 
 
-def error_of_row(row: Sequence[float], q: float, r: float, temperature: float = 1.0) -> float:
+def error_of_row(row: Sequence[float], q: float, r: float) -> float:
     """Largest absolute error of the map of one row of float64 logits."""
-    p = sharmix.sharmix(torch.tensor(row, dtype=torch.float64), q=q, r=r, temperature=temperature)
-    return reference.worst_error(p.tolist(), reference.sharmix(row, q, r, temperature))
+    p = sharmix.sharmix(torch.tensor(row, dtype=torch.float64), q=q, r=r)
+    return reference.worst_error(p.tolist(), reference.sharmix(row, q, r))
 
 
 def errors_of_small_classes(q: float, r: float) -> dict[tuple[float, ...], float]:

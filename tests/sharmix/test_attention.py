@@ -31,8 +31,8 @@ def bool_mask(*shape):
     return mask
 
 
-def float_mask(*shape, dtype=torch.float64):
-    return numbers(*shape, dtype=dtype, seed=9).masked_fill(~bool_mask(*shape), -INF)
+def float_mask(*shape):
+    return numbers(*shape, seed=9).masked_fill(~bool_mask(*shape), -INF)
 
 
 MASKS = {

@@ -41,15 +41,13 @@ def during(switch, value, otherwise):
         switch(otherwise)
 
 
-def narrowed(tensor):
-    return tensor.float() if tensor.is_floating_point() else tensor
-
-
 CONTEXTS = {
     "saved on the CPU": torch.autograd.graph.save_on_cpu,
     "no hooks allowed": lambda: torch.autograd.graph.disable_saved_tensors_hooks("none"),
     "saved tensors may change": torch.autograd.graph.allow_mutation_on_saved_tensors,
-    "saved in half the bytes": lambda: torch.autograd.graph.saved_tensors_hooks(narrowed, lambda x: x),
+    "saved in half the bytes": lambda: torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: tensor.float() if tensor.is_floating_point() else tensor, lambda x: x
+    ),
     "watched for anomalies": lambda: torch.autograd.set_detect_anomaly(True),
     "one thread": lambda: torch.autograd.set_multithreading_enabled(False),
     "in a CPU autocast": lambda: torch.autocast("cpu", torch.bfloat16),

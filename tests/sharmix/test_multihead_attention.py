@@ -13,8 +13,8 @@ from tests.sharmix.cases import every_case
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 12, 4, 2, 5, 7
 
 
-def states(*lengths, seed=0, **options):
-    generator = torch.Generator().manual_seed(seed)
+def states(*lengths, **options):
+    generator = torch.Generator().manual_seed(0)
     return [torch.randn(BATCH, length, WIDTH, generator=generator, **options) for length in lengths]
 
 

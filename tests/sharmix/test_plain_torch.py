@@ -1,7 +1,7 @@
 """`plain_torch` holds where it was asked for, and nowhere else: threads, tasks, generators, backward, compiled code."""
 
 import asyncio
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
@@ -38,11 +38,8 @@ def calls(monkeypatch):
 
 def in_a_thread(function):
     """What the function returns in a thread of its own."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join()
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
 
 
 def test_nested_and_left_by_an_exception():

@@ -22,10 +22,6 @@ class Tempered(sharmix.Activation):
         return self.temperature * torch.special.entr(probabilities).sum(-1)
 
 
-class NotAnActivation:
-    pass
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "error", "message"),
     [
@@ -35,7 +31,7 @@ class NotAnActivation:
         ("softmax", {"alpha": 1.5}, ValueError, "softmax.*alpha"),
         ("tests.sharmix.test_registry.Absent", {}, ValueError, "tests.sharmix.test_registry.Absent"),
         ("no_such_package.Activation", {}, ValueError, "no_such_package.Activation"),
-        ("tests.sharmix.test_registry.NotAnActivation", {}, TypeError, "tests.sharmix.test_registry.NotAnActivation"),
+        ("fractions.Fraction", {}, TypeError, "fractions.Fraction"),
         ("math.pi", {}, TypeError, "math.pi"),
         (sharmix.Entmax, {}, TypeError, "a string; got <class .*Entmax"),
         (None, {}, TypeError, "a string; got None"),

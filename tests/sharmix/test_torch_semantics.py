@@ -5,7 +5,6 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from torch import nn
 from torch._subclasses import FakeTensorMode
 
 import sharmix
@@ -217,17 +216,6 @@ def test_one_number_is_one_class_as_for_softmax():
 # Programs that leave Python: torch.export and torch.jit.trace, saved and loaded.
 
 
-class Loss(nn.Module):
-    """An activation's loss as a module."""
-
-    def __init__(self, act):
-        super().__init__()
-        self.act = act
-
-    def forward(self, z, y):
-        return self.act.loss(z, y)
-
-
 def exported(module, arguments):
     file = io.BytesIO()
     torch.export.save(torch.export.export(module, arguments), file)
@@ -252,7 +240,10 @@ def test_a_program_gives_the_same_after_it_was_saved_and_loaded(name, saved_and_
     z, other = logits(dtype=torch.float32), -2 * logits(dtype=torch.float32)
     act, ignoring = trained_a_little(name), labels(z).index_fill(0, torch.tensor([0]), -100)
     with every_case() as case:
-        for module, arguments, others in ((act, (z,), (other,)), (Loss(act), (z, labels(z)), (other, ignoring))):
+        for module, arguments, others in (
+            (act, (z,), (other,)),
+            (sharmix.FenchelYoungLoss(act), (z, labels(z)), (other, ignoring)),
+        ):
             with case(module=type(module).__name__):
                 program = saved_and_loaded(module, arguments)
                 torch.testing.assert_close(program(*others), module(*others))

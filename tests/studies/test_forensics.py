@@ -1,4 +1,4 @@
-"""The study of the published numbers: the printed map against ours, and the report on made-up records."""
+"""The studies of the published numbers and of the printed formula's precision: the printed map, and the report."""
 
 import pandas as pd
 import pytest
@@ -7,7 +7,7 @@ import torch
 import sharmix
 from experiments.identity import ROOT
 from reporting.records.declaration import Explanation, load_declaration
-from studies import forensics
+from studies import forensics, mixed_precision
 from studies.printed_map import PrintedSharMiX
 from studies.study import load_study
 
@@ -20,6 +20,18 @@ def test_the_printed_map_is_ours_up_to_the_clamp() -> None:
     torch.testing.assert_close(printed, ours, rtol=0, atol=1e-12)
     assert (ours == 0).any()
     assert (printed > 0).all()
+
+
+def test_the_precision_alone_decides_whether_the_printed_formula_has_zeros() -> None:
+    settings = load_study("mixed_precision").settings
+    logits = 4 * torch.randn(50, 20, generator=torch.Generator().manual_seed(0))
+    for q in settings["orders"]:
+        readings = mixed_precision.readings(logits, q, settings)
+        zeros = {name: int((p == 0).sum()) for name, p in readings.items()}
+        assert zeros["float32"] == zeros["bfloat16"] == 0
+        assert zeros["float16"] >= zeros[mixed_precision.OWN] > 100
+        for p in readings.values():
+            torch.testing.assert_close(p.float().sum(-1), torch.ones(50), atol=0.02, rtol=0)
 
 
 @pytest.mark.parametrize(("r", "equal"), [(1.5, True), (1.75, False)])

@@ -1,4 +1,4 @@
-"""The study of labels by people, on probabilities and labels that are made up."""
+"""The study of labels by people, on probabilities and labels that are made up, and the best threshold of scores."""
 
 import hashlib
 
@@ -6,9 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import sharmix
 from studies import human_labels
+from studies.class_sets import best_threshold, mean_f1
 from studies.logits import LabelledLogits
 from studies.study import load_study
 
@@ -69,3 +73,21 @@ def test_nothing_is_chosen_on_the_tested_part(people):
     scored = before["metric"] == "f1"
     assert before[~scored].equals(after[~scored])
     assert not before[scored].equals(after[scored])
+
+
+@st.composite
+def scored_sets(draw):
+    """Scores with ties, and true sets that are not empty, of a few examples."""
+    shape = draw(st.tuples(st.integers(1, 6), st.integers(2, 5)))
+    scores = draw(arrays(np.float64, shape, elements=st.integers(-3, 3)))
+    true = draw(arrays(np.bool_, shape))
+    true[:, draw(st.integers(0, shape[1] - 1))] = True
+    return scores, true
+
+
+@given(scored_sets())
+def test_no_threshold_is_better_than_the_best(case):
+    scores, true = case
+    threshold, f1 = best_threshold(scores, true)
+    assert f1 == pytest.approx(mean_f1(scores >= threshold, true))
+    assert f1 == pytest.approx(max(mean_f1(scores >= other, true) for other in np.unique(scores)))

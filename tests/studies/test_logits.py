@@ -13,7 +13,7 @@ import sharmix
 from experiments.errors import ConfigurationError
 from studies import logits as module
 from studies.logits import LabelledLogits, finite, logits_of, network_logits, public_logits
-from tests.end_to_end.runner import command_line
+from tests.end_to_end.runner import succeed
 
 QUICK = ["experiment=digits", "activation=sparsemax", "trainer.max_epochs=1"]
 
@@ -48,8 +48,7 @@ def test_a_network_with_learned_orders_is_refused(monkeypatch):
 @pytest.mark.medium
 def test_the_logits_of_a_run_are_those_of_its_network_and_are_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, printed = command_line(tmp_path / "outputs", *QUICK, "seed=3")
-    assert status == 0, printed
+    succeed(tmp_path / "outputs", *QUICK, "seed=3")
     [folder] = Path("outputs/digits").glob("sparsemax-*/seed-3")
     found = network_logits(QUICK, 3, tmp_path)
 

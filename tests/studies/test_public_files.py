@@ -14,9 +14,7 @@ ENTRY = {"file": "sets/a.npy", "url": "https://example.org/a.npy", "sha256": has
 def test_a_file_is_read_if_its_content_is_right_and_the_error_names_its_home_and_its_place(tmp_path):
     file = tmp_path / "sets" / "a.npy"
     remedy = f"; download https://example.org/a.npy and keep it as {file}"
-    with pytest.raises(
-        DataError, match=f"^{re.escape(f'{file}: cannot be read (No such file or directory){remedy}')}$"
-    ):
+    with pytest.raises(DataError, match=rf"^{file}: cannot be read \(.*No such file.*\){re.escape(remedy)}$"):
         read_public_file(tmp_path, ENTRY)
     file.parent.mkdir()
     file.write_bytes(b"wrong")

@@ -1,4 +1,4 @@
-"""The frame of the studies, by a study of its own that lies in a temporary folder."""
+"""The frame of the studies, by a study of its own that lies in the folder `coins`."""
 
 import shutil
 from pathlib import Path
@@ -16,50 +16,13 @@ from studies.pages import COMMAND, rebuild_pages
 from studies.study import available_studies, load_study
 
 ROOT = Path(__file__).parents[2]
-MODULE = '''
-"""Coins."""
-
-import pandas as pd
-
-from pathlib import Path
-from studies.comparison import compare
-from studies.study import Finding, Report
-
-
-def tasks(settings, data):
-    return [{"data_set": name} for name in settings["values"]]
-
-
-def measure(task, settings, data):
-    with open("measured", "a") as file:
-        file.write(task["data_set"])
-    if task["data_set"] == settings.get("fails_at") and Path("failing").exists():
-        raise RuntimeError("the coin is lost")
-    ours, theirs = settings["values"][task["data_set"]]
-    return [
-        {"contender": name, "metric": "loss", "value": value} for name, value in (("ours", ours), ("theirs", theirs))
-    ]
-
-
-def report(records, settings, shown):
-    found = compare(records, "loss", "ours", "theirs", "data_set")
-    finding = Finding("toss", "ours", "theirs", found.verdict("lower"), str(found), found.units, 1)
-    return Report({"Means": records.groupby("contender")["value"].mean().reset_index()}, [finding], ["A note."])
-'''
-SETTINGS = {
-    "values": {"a": [0.25, 0.5], "b": [0.5, 1.0], "c": [0.125, 0.25]},
-    "fails_at": "b",
-}
+COINS = Path(__file__).with_name("coins")
 
 
 @pytest.fixture
 def coins(tmp_path, monkeypatch):
-    """A folder to work in, with the study `coins` and a page of findings."""
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "coins.py").write_text(MODULE)
-    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS | {"report": {"main": {"Means": []}}}))
-    monkeypatch.setattr(studies, "__path__", [str(package)])
+    """A folder to work in, with a page of findings, where `coins` is the only study."""
+    monkeypatch.setattr(studies, "__path__", [str(COINS)])
     monkeypatch.delitem(__import__("sys").modules, "studies.coins", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
@@ -81,7 +44,7 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
         ["a", "theirs", 0.5],
     ]
     source = yaml.safe_load(Path("results/studies/coins.yaml").read_text())
-    assert source["settings"] == SETTINGS
+    assert source["settings"] == load_study("coins").settings
     assert source["repeat"] == "make study-coins"
     assert source["packages"]["torch"]
     table = Path("results/studies/coins.md").read_text()

@@ -14,24 +14,11 @@ from experiments.callbacks.loggers import open_loggers, wandb_logger
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.settings import RunSettings
+from tests.experiments.building import Kept
 
 HERE = "tests.experiments.callbacks.test_loggers"
-ROWS: list[float] = []
-STATUSES: list[str] = []
+GOOD = {"_target_": f"{Kept.__module__}.Kept"}
 KEY = "0123456789" * 4
-
-
-class Kept(CSVLogger):
-    """Keeps the epochs that it is given."""
-
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        ROWS.append(metrics["epoch"])
-
-    def finalize(self, status: str) -> None:
-        STATUSES.append(status)
 
 
 class Failing(CSVLogger):
@@ -62,22 +49,22 @@ def test_a_logger_that_fails_is_left_out_with_one_warning_that_names_it(tmp_path
     for method in ("log_hyperparams", "log_metrics", "finalize"):
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            ROWS.clear()
-            bad, good = {"_target_": f"{HERE}.Failing", "method": method}, {"_target_": f"{HERE}.Kept"}
-            with open_loggers(logging_to(bad=bad, good=good), tmp_path) as loggers:
+            Kept.values.clear()
+            bad = {"_target_": f"{HERE}.Failing", "method": method}
+            with open_loggers(logging_to(bad=bad, good=GOOD), tmp_path) as loggers:
                 for epoch in (1, 2, 3):
                     log_row(loggers, {"epoch": epoch})
-        assert ROWS == [0, 1, 2], method
+        assert [*Kept.values.values()] == [0, 1, 2], method
         (warning,) = (str(each.message) for each in warned if "logger." in str(each.message))
         assert warning.startswith("logger.bad has failed, and the run goes on without it: OSError: the disk is"), method
 
 
 def test_a_logger_whose_settings_are_wrong_is_refused_and_the_others_are_closed(tmp_path: Path) -> None:
     wrong = {"_target_": f"{HERE}.Failing", "methods": "log_metrics"}
-    settings = logging_to(good={"_target_": f"{HERE}.Kept"}, bad=wrong)
+    settings = logging_to(good=GOOD, bad=wrong)
     with pytest.raises(ConfigurationError, match=r"logger\.bad"), open_loggers(settings, tmp_path):
         pass
-    assert STATUSES.pop() == "failed"
+    assert Kept.statuses.pop() == "failed"
 
 
 def test_wandb_that_cannot_finish_its_run_warns(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
-"""The line of an epoch, in a file and in a terminal."""
+"""The line of an epoch, in a file and in a terminal, and no number in it that is out of its range."""
 
 import io
 import re
 from pathlib import Path
 
+import pytest
+import torch
 from rich.console import Console
 
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.progress import Progress, described, numbers
 from experiments.durations import duration
+from experiments.record import RecordError
 from experiments.settings import ActivationSettings
 from tests.experiments.building import classifier, digits, stock_trainer
 
@@ -32,15 +35,6 @@ def printed(progress: str, encoding: str = "utf-8", terminal: bool = False, chec
     trainer.fit(classifier(), digits(), ckpt_path=checkpoint)
     out.seek(0)
     return out.read()
-
-
-def test_a_run_prints_one_line_an_epoch_with_the_time_left() -> None:
-    lines = printed("lines").splitlines()
-    numbers = r"loss \S+ accuracy 0\.\d+ sparsity 0\.\d+ q 1\.\d+ r 1\.\d+ · \d+ s left"
-    assert re.fullmatch(rf"\[2/3\] epoch 1/2 ━━━━━───── {numbers}", lines[0])
-    assert re.fullmatch(rf"\[2/3\] epoch 2/2 ━━━━━━━━━━ {numbers}", lines[1])
-    assert len(lines) == 2
-    assert max(map(len, lines)) <= 120
 
 
 def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path: Path) -> None:
@@ -72,3 +66,12 @@ def test_an_activation_is_described_by_its_parameters() -> None:
     assert described(learned) == "sharmix_learned q=1.25 r=1.5 log"
     assert described(learned.model_copy(update={"objective": "fenchel_young"})) == "sharmix_learned q=1.25 r=1.5"
     assert described(learned.model_copy(update={"temperature": 0.5})).endswith("temperature=0.5 log")
+
+
+def test_a_share_in_percent_is_named_after_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, curves = classifier("softmax"), Curves()
+    measured = module.take_metrics
+    monkeypatch.setattr(module, "take_metrics", lambda split: measured(split) | {"accuracy": torch.tensor(79.0)})
+    with pytest.raises(RecordError, match=r"after epoch 1, test/accuracy=79\.0: it should be between 0 and 1; measure"):
+        stock_trainer(callbacks=[curves], enable_checkpointing=True).fit(module, digits())
+    assert curves.rows == []

@@ -1,4 +1,4 @@
-"""CIFAR-100 from a folder, the hub and torchvision."""
+"""CIFAR-100 from a folder, the hub and torchvision, and random changes of its images, each image's own."""
 
 import pickle
 from pathlib import Path
@@ -9,7 +9,10 @@ import torch
 from datasets import Dataset
 from filelock import FileLock, Timeout
 from PIL import Image
+from torch.nn.functional import pad
 
+from experiments.data.randomness import sample_seeds
+from experiments.data.small_images import CropAndFlip
 from experiments.errors import DataError
 from tests.experiments.data.generated import CIFAR_LABELS, CIFAR_PIXELS, cifar_rows, encoded, slope
 from tests.experiments.data.support import loaded, ready, refusal
@@ -65,14 +68,6 @@ def test_a_smaller_training_side_stays_balanced(cifar: Path) -> None:
     assert smaller.content_hash not in (whole.content_hash, other_seed.content_hash)
 
 
-def test_the_standard_augmentation_changes_images(cifar: Path) -> None:
-    data = loaded("cifar100", cifar, augmentation="standard")
-    images = data.train.inputs[:10]
-    changed = data.augment(images, torch.arange(10))
-    assert changed.shape == images.shape
-    assert not torch.equal(changed, images)
-
-
 def test_an_image_of_a_user_becomes_pixels_of_the_right_size(cifar: Path, tmp_path: Path) -> None:
     data = ready("cifar100", cifar)
     for number, (image, expected) in enumerate(
@@ -88,3 +83,36 @@ def test_an_image_of_a_user_becomes_pixels_of_the_right_size(cifar: Path, tmp_pa
         assert inputs.dtype == torch.uint8
         assert torch.equal(inputs, torch.tensor(expected).permute(2, 0, 1)[None]), f"image {number}"
         assert names == ["resized to 32 × 32"]
+
+
+# The standard augmentation
+
+IMAGES = torch.randint(1, 256, (50, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+SEEDS = sample_seeds(21, 0, torch.arange(50))
+
+
+def test_the_standard_augmentation_changes_images(cifar: Path) -> None:
+    data = loaded("cifar100", cifar, augmentation="standard")
+    images = data.train.inputs[:10]
+    changed = data.augment(images, torch.arange(10))
+    assert changed.shape == images.shape
+    assert not torch.equal(changed, images)
+
+
+def test_every_crop_and_mirror_image_comes_up_alike() -> None:
+    image = IMAGES[:1]
+    seeds = sample_seeds(0, 0, torch.arange(5000))
+    changed = CropAndFlip(2)(image.expand(5000, -1, -1, -1), seeds)
+    padded = pad(image[0], (2,) * 4)
+    crops = [padded[:, down : down + 8, right : right + 8] for down in range(5) for right in range(5)]
+    mirrored = [crop.flip(-1) for crop in crops]
+    times = [(changed == crop).all((1, 2, 3)).sum().item() for crop in crops + mirrored]
+    assert sum(times) == 5000
+    assert min(times) > 60  # 100 each, and a standard deviation of 10
+    assert max(times) < 140
+
+
+def test_an_image_is_changed_alike_in_any_batch() -> None:
+    whole = CropAndFlip(4)(IMAGES, SEEDS)
+    assert torch.equal(CropAndFlip(4)(IMAGES[7:9], SEEDS[7:9]), whole[7:9])
+    assert not torch.equal(CropAndFlip(4)(IMAGES, sample_seeds(21, 1, torch.arange(50))), whole)

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 import sharmix
 from reporting.figures.figure1 import draw_paths, draw_plane
 from reporting.look.palette import look
-from reporting.records.groups import label_runs, style_groups
-from tests.reporting.synthetic_records import as_read, make_record
+from reporting.records.groups import label_runs
+from tests.reporting.synthetic_records import as_read, grouped, make_record
 
 
 def test_the_plane_shades_where_the_entropy_is_not_concave():
@@ -50,7 +50,7 @@ def test_the_path_of_a_learned_normmax_lies_on_the_border():
 
 def test_a_path_starts_where_the_run_did_and_its_line_tells_the_objective(kept):
     alpha = make_record("entmax_learned", alpha=1.5)
-    groups = [*kept.of_table("table2"), *style_groups([label_runs([as_read(alpha)])])[0]]
+    groups = [*kept.of_table("table2"), *grouped([alpha])[0]]
     axes = Figure().subplots()
     draw_paths(axes, groups)
     paths = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}

@@ -8,10 +8,9 @@ import pytest
 
 from reporting.figures.beside_softmax import draw_accuracy_sparsity, draw_learning_curves
 from reporting.figures.figure2 import draw_figure2
-from reporting.records.groups import label_runs, style_groups
 from reporting.records.kept_runs import KeptRuns, ShownPanel
 from reporting.tables import rebuild_tables
-from tests.reporting.synthetic_records import as_read, keep_records, make_record
+from tests.reporting.synthetic_records import grouped, keep_records, make_record
 from tests.reporting.synthetic_results import cells_of
 
 LEARNED = {"q": 1.25, "r": 1.5, "objective": "fenchel_young"}
@@ -19,7 +18,7 @@ LEARNED = {"q": 1.25, "r": 1.5, "objective": "fenchel_young"}
 
 def of_panel(records, epoch=None):
     """Made-up kept runs with one panel."""
-    (groups,) = style_groups([label_runs([as_read(record) for record in records])])
+    (groups,) = grouped(records)
     return SimpleNamespace(panels=[ShownPanel("A title", groups, groups, epoch)])
 
 

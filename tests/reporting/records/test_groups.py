@@ -1,11 +1,6 @@
 """Labels and styles of configurations."""
 
-from reporting.records.groups import label_runs, style_groups
-from tests.reporting.synthetic_records import as_read, changed, make_record
-
-
-def grouped(*experiments):
-    return style_groups([label_runs([as_read(record) for record in records]) for records in experiments])
+from tests.reporting.synthetic_records import changed, grouped, make_record
 
 
 def test_configurations_of_one_activation_differ_in_line_and_filling_alone():
