@@ -11,18 +11,14 @@ folder of the new run, outputs/repeated if you give none. The command trains, an
 import argparse
 import sys
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 
-from experiments.composition import composed, resolved
-from experiments.errors import ConfigurationError
-from experiments.identity import DECISIVE, code_of
+from experiments.composition import settings_of_record
+from experiments.errors import UserError
+from experiments.identity import code_of
 from experiments.messages import one_message
 from experiments.record import Record, RecordError, read_record, read_text
 from experiments.run_folder import folder_of
-from experiments.settings import RunSettings, checked_settings, get_class_or_function
-
-OUTPUTS = "outputs/repeated"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -40,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("file", type=Path, metavar="RECORD")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args(arguments)
-    given = dict(one.partition("=")[::2] for one in options.settings)
+    given = {"paths.outputs": "outputs/repeated"} | dict(one.partition("=")[::2] for one in options.settings)
     record = find_record(options.file, given.pop("run_id", None), given.pop("seed", None))
     settings = settings_of_record(record, given)
 
@@ -63,21 +59,6 @@ def find_record(file: Path, run_id: str | None, seed: str | None) -> Record:
     if len(found) != 1:
         raise RecordError(f"{file}: {len(found)} of its {len(records)} records fit; give run_id=ID seed=NUMBER of one")
     return found[0]
-
-
-def settings_of_record(record: Record, given: dict[str, str]) -> RunSettings:
-    """The settings of a record, with what does not decide its result as in `conf/`, or as given by dotted names."""
-    allowed = sorted(set(RunSettings.model_fields) - {*DECISIVE, "seed"})
-    for key, value in given.items():
-        if key.partition(".")[0] not in allowed:
-            raise ConfigurationError(f"{key}={value} would be another run; allowed here: {', '.join(allowed)}")
-    base = resolved(composed(f"paths.outputs={OUTPUTS}", *(f"{key}={value}" for key, value in given.items())))
-    decided = {key: record.config[key] for key in DECISIVE}
-    data = decided["data"]
-    if "folder" in signature(get_class_or_function(data, "data")).parameters:  # which kept records leave out
-        place = base["paths"]["data"] if "paths.data" in given else data.get("folder")
-        decided["data"] = data | {"folder": place}
-    return checked_settings(base | decided | {"seed": record.seed})
 
 
 if __name__ == "__main__":

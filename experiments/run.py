@@ -24,6 +24,7 @@ from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, f
 from experiments.callbacks.curves import Curves, log_row
 from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import PARAMETERS, Progress, described
+from experiments.composition import settings_of_record
 from experiments.data.base import SplitDataModule
 from experiments.durations import duration
 from experiments.errors import ConfigurationError, DataError, DivergedError, UserError
@@ -34,7 +35,7 @@ from experiments.messages import Interrupted
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
-from experiments.settings import RunSettings, build, checked_settings, get_class_or_function
+from experiments.settings import RunSettings, build, get_class_or_function
 from experiments.trainer import ReseedEachEpoch, Termination, build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
@@ -310,7 +311,7 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple
     if not file.is_file():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
     record, remedy = load_record(file), "repeat the run with keep_weights=true force=true"
-    settings = checked_settings(record.config)
+    settings = settings_of_record(record, {})
     if data_folder is not None:
         settings = settings.model_copy(update={"data": settings.data | {"folder": str(data_folder)}})
     if record.weights is None or not weights.is_file():

@@ -318,14 +318,16 @@ def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(
     assert "there is no record.json; give the folder of a finished run" in refused()
     shutil.copytree(before, tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
-    load_run(".")
+    record = load_record(before / "record.json")
+    gone = record.config | {"objective": None, "module": record.config["module"] | {"vocab_parallel": False}}
+    (tmp_path / "run" / "record.json").write_text(record.model_copy(update={"config": gone}).to_json())
+    load_run(".")  # a run of settings that there were
     weights = tmp_path / "run" / "weights.ckpt"
     weights.write_bytes(weights.read_bytes()[:-1])
     assert "weights.ckpt: these are not the weights that the record names; repeat the run" in refused()
     weights.unlink()
     assert "there is no weights.ckpt; repeat the run with keep_weights=true force=true" in refused()
     shutil.copy(before / "weights.ckpt", weights)
-    record = load_record(before / "record.json")
     other = record.model_copy(update={"data": record.data | {"content_hash": record.data["content_hash"][::-1]}})
     (tmp_path / "run" / "record.json").write_text(other.to_json())
     assert "its data set has changed" in refused(DataError)
