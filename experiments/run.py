@@ -147,12 +147,12 @@ class Run:
         """The epochs that the run does not repeat, and a remark on them."""
         if epochs_done := finished_epochs(last, best):
             return epochs_done, f"goes on from epoch {epochs_done + 1}"
-        left = [*self.folder.glob(CHECKPOINTS)]
+        left, damaged = any(self.folder.glob(CHECKPOINTS)), last.exists()
         if self.is_first and best is not None:  # an older checkpoint goes with best weights that this run overwrites
             run_folder.remove_all_but(self.folder, weights=None)
         changed = "code, data or settings have changed since its checkpoint"
-        reason = "its checkpoint is damaged" if last in left else changed
-        return 0, f"begins anew, for {reason}" if left else ""
+        reason = "its checkpoint is damaged" if damaged else changed
+        return 0, f"starts again, because {reason}" if left else ""
 
     def _fit(
         self, trainer: L.Trainer, module: OutputModule, data: SplitDataModule, begun: Path | None, remark: str
@@ -245,7 +245,7 @@ class Run:
         if run_folder.finished_run_aside(self.folder).exists():
             return "the finished run is as it was, and the same command repeats it from the start"
         if not last.exists():
-            return "the same command begins anew, for there is no checkpoint yet"
+            return "the same command starts again, because there is no checkpoint yet"
         return f"the same command goes on from epoch {finished_epochs(last) + 1}"
 
 
