@@ -80,6 +80,7 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
         ["a", "ours", 0.25],
         ["a", "theirs", 0.5],
     ]
+    assert Path("results/studies/coins.csv").stat().st_mtime_ns <= Path("results/studies/coins.yaml").stat().st_mtime_ns
     source = yaml.safe_load(Path("results/studies/coins.yaml").read_text())
     assert source["settings"] == SETTINGS
     assert source["repeat"] == "make study-coins"
