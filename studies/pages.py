@@ -9,7 +9,7 @@ import pandas as pd
 import yaml
 
 from experiments.files import write_atomically
-from reporting.text.markdown import paragraph
+from reporting.text.markdown import key_columns, paragraph
 from reporting.text.marked_text import fill, parts
 from studies.study import Finding, Report, Study, load_study
 
@@ -69,9 +69,7 @@ def _page(study: Study, report: Report, source: dict[str, Any], question: str) -
 def _cells(title: str, table: pd.DataFrame) -> pd.DataFrame:
     """The cells of a table, one a line. As many of the first columns as distinguish all rows name the row."""
     texts = table.astype(str)
-    names = list(texts)[:1]
-    while texts.duplicated(names).any():
-        names = list(texts)[: len(names) + 1]
+    names = key_columns(texts)
     return pd.DataFrame(
         {"table": title, "row": ", ".join(row[names]), "column": column, "value": row[column]}
         for _, row in texts.iterrows()

@@ -44,7 +44,8 @@ def measure(task, settings, data):
 def report(records, settings, shown):
     found = compare(records, "loss", "ours", "theirs", "data_set")
     finding = Finding("toss", "ours", "theirs", found.verdict("lower"), str(found), found.units, 1)
-    return Report({"Means": records.groupby("contender")["value"].mean().reset_index()}, [finding], ["A note."])
+    means = records.groupby("contender")["value"].mean().reset_index()
+    return Report({"Means": means, "Equal": pd.DataFrame({"coin": ["x"] * 2, "sides": [2] * 2})}, [finding], ["A note."])
 '''
 SETTINGS = {
     "values": {"a": [0.25, 0.5], "b": [0.5, 1.0], "c": [0.125, 0.25]},
@@ -90,7 +91,8 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     assert "**Found.** [Verdicts](../../docs/studies.md#all-verdicts): 1 no gain." in table
     assert "A note." in table
     cells = pd.read_csv("results/studies/coins_tables.csv").to_numpy().tolist()
-    assert cells == [["Means", "ours", "value", pytest.approx(0.875 / 3)], ["Means", "theirs", "value", 1.75 / 3]]
+    means = [["Means", "ours", "value", pytest.approx(0.875 / 3)], ["Means", "theirs", "value", 1.75 / 3]]
+    assert cells == means + 2 * [["Equal", "x", "sides", 2.0]]
     page = command.PAGE.read_text()
     assert page.startswith("Before.")
     assert page.endswith("After.\n")
