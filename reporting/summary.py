@@ -141,7 +141,7 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
     """
     declared = load_declaration(settings)
     numbers = load_numbers(settings, declared)
-    records = {experiment: finished_records(outputs, experiment) for experiment in experiments}
+    records = {experiment: [*finished_records(outputs, experiment).values()] for experiment in experiments}
     styled = style_groups([label_runs(of_experiment) for of_experiment in records.values()])
     groups = dict(zip(records, styled, strict=True))
     for experiment, yours in records.items():

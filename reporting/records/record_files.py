@@ -44,8 +44,8 @@ def read_records(results: Path, experiment: str) -> list[Record]:
     return records
 
 
-def finished_records(outputs: Path, experiment: str) -> list[Record]:
-    """Read every <outputs>/<experiment>/**/record.json, sorted by activation, q, r and seed.
+def finished_records(outputs: Path, experiment: str) -> dict[Path, Record]:
+    """Each file <outputs>/<experiment>/**/record.json with its record, sorted by activation, q, r and seed.
 
     Raises:
         RecordError: if no run has finished, a record is malformed, or a run is recorded twice.
@@ -60,7 +60,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
             f"{folder}: no finished run of {experiment!r} (no record.json below it); run it with "
             f"`python run.py experiment={experiment}`, or name another folder with --outputs"
         )
-    return sorted(records, key=_order)
+    return dict(sorted(zip(files, records, strict=True), key=lambda one: _order(one[1])))
 
 
 def collect(
@@ -79,7 +79,7 @@ def collect(
     """
     texts = {}
     for experiment in experiments:
-        records = finished_records(outputs, experiment)
+        records = [*finished_records(outputs, experiment).values()]
         for record in records:
             record.config.pop("paths", None)
             record.config["data"].pop("folder", None)
