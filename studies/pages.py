@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from experiments.errors import UserError
 from experiments.files import write_atomically
 from reporting.text.markdown import key_columns, paragraph
 from reporting.text.marked_text import fill, parts
@@ -43,7 +44,9 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
 def _question(text: str, name: str) -> str:
     """The question of a study in the table of studies: the cell after the link to its page."""
     found = re.search(rf"\(studies/{name}\.md\) \| (.+?) \|", text)
-    assert found, f"the table of studies has no question of {name}"
+    if not found:
+        row = f"| [TITLE](studies/{name}.md) | QUESTION | TABLES |"
+        raise UserError(f"{name} has no question in the table of studies; add the row: {row}")
     return found[1]
 
 

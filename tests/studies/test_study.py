@@ -9,6 +9,7 @@ import yaml
 
 import studies
 import studies.comparison  # while the package is where it is
+from experiments.errors import UserError
 from reporting.text.marked_text import marks
 from studies import __main__ as command
 from studies import tasks
@@ -119,6 +120,12 @@ def test_no_task_that_other_code_measured_is_among_the_records(coins, monkeypatc
     run()
     assert Path("measured").read_text() == "abc" + "abc"
     assert yaml.safe_load(Path("results/studies/coins.yaml").read_text())["digest"] == ["0" * 12]
+
+
+def test_a_study_without_a_question_on_the_page_is_told_which_row_to_add(coins):
+    command.PAGE.write_text(command.PAGE.read_text().replace("(studies/coins.md)", ""))
+    with pytest.raises(UserError, match=r"add the row: \| \[TITLE\]\(studies/coins\.md\) \| QUESTION \|"):
+        run()
 
 
 @pytest.mark.parametrize(
