@@ -22,13 +22,13 @@ from experiments.run_folder import folder_of
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train the run again, and compare its weights with those of the record.
+    """Train the run again, and compare its weights with those of the record; status 1 if they differ.
 
     Args:
         arguments: of the command line.
 
     Raises:
-        UserError: an argument, the record or a setting cannot be used.
+        UserError: an argument, the record or a setting cannot be used; or the weights differ.
     """
     parser = argparse.ArgumentParser(
         prog="python -m experiments.repeat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -44,10 +44,11 @@ def main(arguments: Sequence[str]) -> None:
 
     run = Run(settings, folder_of(settings))
     if code_of(run.config)["digest"] != record.code.digest:
-        run.say(f"the record is of other code (commit {record.code.commit}); this is a run of the code that is here")
+        run.say(f"other code made the record (commit {record.code.commit}); this run uses the code in this folder")
     again = run.complete()
-    same = again is not None and again.weights_hash == record.weights_hash
-    run.say("the weights are those of the record, to the bit" if same else "the weights are not those of the record")
+    if again is not None and again.weights_hash != record.weights_hash:
+        raise UserError("the weights are not those of the record")
+    run.say("the weights are those of the record, to the bit")
 
 
 def find_record(file: Path, run_id: str | None, seed: str | None) -> Record:
@@ -57,7 +58,7 @@ def find_record(file: Path, run_id: str | None, seed: str | None) -> Record:
     records = [read_record(line, str(file)) for line in lines if line.strip()]
     found = [one for one in records if run_id in (None, one.run_id) and seed in (None, str(one.seed))]
     if len(found) != 1:
-        raise RecordError(f"{file}: {len(found)} of its {len(records)} records fit; give run_id=ID seed=NUMBER of one")
+        raise RecordError(f"{file}: {len(found)} of its {len(records)} records match; give run_id=ID and seed=NUMBER of one record")
     return found[0]
 
 
