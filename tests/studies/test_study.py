@@ -46,7 +46,8 @@ def report(records, settings, shown):
     found = compare(records, "loss", "ours", "theirs", "data_set")
     finding = Finding("toss", "ours", "theirs", found.verdict("lower"), str(found), found.units, 1)
     means = records.groupby("contender")["value"].mean().reset_index()
-    return Report({"Means": means, "Equal": pd.DataFrame({"coin": ["x"] * 2, "sides": [2] * 2})}, [finding], ["A note."])
+    equal = pd.DataFrame({"coin": ["x", "x"], "sides": [2, 2]})
+    return Report({"Means": means, "Equal": equal}, [finding], ["A note."])
 '''
 SETTINGS = {
     "values": {"a": [0.25, 0.5], "b": [0.5, 1.0], "c": [0.125, 0.25]},

@@ -76,7 +76,8 @@ def test_the_page_of_own_runs_opens_on_the_answer_of_each_experiment(tmp_path):
             softmax, better = 0.8 + seed / 1000, 0.8 + lead + seed / 900
             finish_runs(tmp_path, [make_record("softmax", seed, experiment, {"accuracy": softmax})])
             finish_runs(tmp_path, [make_record("sparsemax", seed, experiment, {"accuracy": better})])
-    groups = style_groups([label_runs([*finished_records(tmp_path, name).values()]) for name in ("digits", "digits_lt")])
+    runs = [finished_records(tmp_path, name).values() for name in ("digits", "digits_lt")]
+    groups = style_groups([label_runs([*of_one]) for of_one in runs])
     said = [
         best_activation(name, of, load_declaration().confidence)
         for name, of in zip(("digits", "digits_lt"), groups, strict=True)
