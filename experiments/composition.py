@@ -41,7 +41,9 @@ def settings_of(*overrides: str) -> RunSettings:
 
 
 def settings_of_record(record: Record, given: dict[str, str]) -> RunSettings:
-    """The settings of a record. Those that do not decide the result come from `conf/`, or from `given`, by dotted names.
+    """The settings of a record.
+
+    Those that do not decide the result come from `conf/`, or from `given`, by dotted names.
 
     Raises:
         ConfigurationError: a given setting decides the result, or a setting of the record is no longer allowed.

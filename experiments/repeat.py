@@ -3,7 +3,7 @@
 python -m experiments.repeat outputs/digits/softmax-a3032b1d2d94/seed-21/record.json
 python -m experiments.repeat results/records/airline.jsonl run_id=edc246647aff seed=21 paths.data=FOLDER
 
-The file is the record of a run, or a file with records of several runs, of which `run_id` and `seed` name one. Further
+The file is the record of a run, or a file with records of several runs; then `run_id` and `seed` name one. Further
 settings say where: `paths.data` is the folder of the data sets, null for their public source, and `paths.outputs` the
 folder of the new run, outputs/repeated if you give none. The command trains, and says whether the weights are the same.
 """
@@ -58,7 +58,8 @@ def find_record(file: Path, run_id: str | None, seed: str | None) -> Record:
     records = [read_record(line, str(file)) for line in lines if line.strip()]
     found = [one for one in records if run_id in (None, one.run_id) and seed in (None, str(one.seed))]
     if len(found) != 1:
-        raise RecordError(f"{file}: {len(found)} of its {len(records)} records match; give run_id=ID and seed=NUMBER of one record")
+        matching = f"{len(found)} of its {len(records)} records match"
+        raise RecordError(f"{file}: {matching}; give run_id=ID and seed=NUMBER of one record")
     return found[0]
 
 

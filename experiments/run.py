@@ -125,7 +125,10 @@ class Run:
         return trainer
 
     def _callbacks(self, curves: Curves, checkpoint: PeriodicCheckpoint) -> list[Callback]:
-        """In the order in which Lightning calls them: the user's own see an epoch before its row is complete."""
+        """The callbacks in the order in which Lightning calls them.
+
+        The user's own come before Curves, so they run before an epoch's row is complete.
+        """
         settings = self.settings
         L.seed_everything(settings.seed, verbose=False)  # the user's own may draw random numbers
         own = [build(group, f"callbacks.{name}", Callback) for name, group in settings.callbacks.items() if group]
@@ -199,7 +202,7 @@ class Run:
         run_folder.remove_all_but(self.folder, record.weights)
         same_code = record.code.digest == code_of(config)["digest"]
         notes = ("", "") if same_code else (" by other code", "force=true repeats it")
-        # W&B keeps each of its runs, and would get a second one of this run; other loggers begin their files anew.
+        # W&B keeps each of its runs, and would get a second one of this run; other loggers start their files again.
         known = {"wandb"} & self.settings.logger.keys() if (self.folder / "wandb").exists() else set()
         there = f"W&B has {short(self.folder / 'wandb')}" if known else ""
         result = headlines(record), learned_orders(record)

@@ -24,7 +24,7 @@ from experiments.machine import keep_freed_memory
 from experiments.settings import AtLeastOne, Group, NotNegativeNumber, Positive, refusal
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices do not concern the run
-logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # by which a profiler prints what it measured
+logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # so that a profiler prints what it measured
 
 # Lightning's warnings that do not apply here: examples lie in memory, metrics are summed over processes already, the
 # folder of a run holds its own files, a machine of a cluster may also run other commands, and nothing is logged
