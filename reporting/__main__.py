@@ -82,7 +82,7 @@ def _parser() -> ArgumentParser:
 
 
 def _collect(options: Namespace) -> None:
-    from reporting.records.record_files import collect
+    from reporting.records.collected_records import collect
 
     print(*collect(options.experiments, options.outputs, options.results, options.other_records), sep="\n")
 

@@ -20,10 +20,10 @@ from experiments.run_folder import RECORD
 from reporting.generated_parts.verdict_summary import answers
 from reporting.look.header import page_header, theme_script
 from reporting.look.palette import page_style
+from reporting.records.collected_records import finished_records, records_path
 from reporting.records.declaration import SETTINGS, load_declaration
 from reporting.records.groups import Group, label_runs, style_groups
 from reporting.records.kept_runs import KeptRuns
-from reporting.records.record_files import finished_records, records_path
 from reporting.report.claims import Decided, decided_claims
 from reporting.report.payload import build_payload, run_key
 from reporting.summary import best_activation

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.text import Text
 
 from reporting.figures import all_figures
+from reporting.records.collected_records import read_records
 from reporting.records.kept_runs import KeptRuns
-from reporting.records.record_files import read_records
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_results import RESULTS
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 
 from experiments.identity import ROOT
-from reporting.records.record_files import read_records
+from reporting.records.collected_records import read_records
 from studies import training, training_recipes
 from studies.study import load_study
 

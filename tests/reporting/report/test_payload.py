@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from experiments.repeat import find_record
+from reporting.records.collected_records import finished_records
 from reporting.records.declaration import load_declaration
 from reporting.records.groups import label_runs, style_groups
-from reporting.records.record_files import finished_records
 from reporting.report.page import report_of_outputs
 from reporting.summary import best_activation
 from tests.reporting.report.conftest import carried_by

@@ -1,4 +1,7 @@
-"""The records of an experiment: collected from its finished runs, and kept as one line for each run."""
+"""The records of an experiment: collected from its finished runs, and kept as one line for each run.
+
+What one record must be: `experiments/record.py`.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
