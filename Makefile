@@ -2,14 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The folder of the data sets. Where it is empty, they come from public hubs.
+# The folder of the data sets. If DATA is empty, runs download them from public hubs.
 DATA ?= $(wildcard ../shared/data)
 RESULTS := results
 SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
 SWEEP := $(BIN)/python run.py -m hydra/launcher=cores seed=$(SEEDS)
 COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS) --add
-TINY = $(BIN)/python run.py -m hydra/launcher=cores $(FROM)
+TINY = $(BIN)/python run.py -m hydra/launcher=cores $(FROM) seed=$(if $(filter command,$(origin SEEDS)),$(SEEDS),$(1))
 GPUS := 1
 WORKERS := 8
 comma := ,
@@ -37,7 +37,7 @@ demo: setup  ## 40 short trainings, tables, outputs/demo.html (2 minutes)
 	$(BIN)/python -m reporting report --outputs outputs/demo --output outputs/demo.html
 	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
-##@ Reproduce (SEEDS=21,42: these seeds alone; DATA=FOLDER: has the data sets)
+##@ Reproduce (SEEDS=21,42 runs only these seeds; DATA=FOLDER has the data sets)
 .PHONY: airline cifar100 cifar100_lt cifar100_seeds cifar100_lt_seeds cifar100_subset cifar100_augmented noise_floor
 .PHONY: tiny_imagenet imagenet copy multi30k multi30k_seeds multi30k_early studied_networks
 
@@ -65,7 +65,7 @@ cifar100_subset: setup  ## a balanced subset, as large as the long-tailed set
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,brier,log
 	$(COLLECT) $@
 
-noise_floor: setup  ## one run by one thread and by two: how far apart?
+noise_floor: setup  ## one run with one thread and with two: how far apart?
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log threads=1,2
 	$(COLLECT) cifar100_lt
 
@@ -75,11 +75,11 @@ cifar100_augmented: setup  ## softmax with random crops and mirror images
 	$(COLLECT) $@
 
 tiny_imagenet: setup  ## Figure 2 on Tiny ImageNet (most of a day on two cores)
-	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=softmax,sharmix_fixed seed=21
-	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned activation.objective=log seed=21
-	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned seed=21,42,63
-	$(TINY) experiment=tiny_imagenet_lt activation=sharmix_learned data.sampler=instance seed=21
-	$(TINY) experiment=tiny_imagenet_balanced activation=sharmix_learned seed=21
+	$(call TINY,21) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=softmax,sharmix_fixed
+	$(call TINY,21) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned activation.objective=log
+	$(call TINY,21$(comma)42$(comma)63) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned
+	$(call TINY,21) experiment=tiny_imagenet_lt activation=sharmix_learned data.sampler=instance
+	$(call TINY,21) experiment=tiny_imagenet_balanced activation=sharmix_learned
 	$(COLLECT) tiny_imagenet_lt tiny_imagenet_subset tiny_imagenet_balanced
 
 # One training on all GPUs: torchrun cannot start a sweep.
@@ -162,13 +162,13 @@ tables: setup  ## tables, and the numbers in README.md and docs/
 figures: setup  ## the figures of README.md and docs/
 	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
 
-report: setup  ## outputs/report.html; OUTPUTS=outputs: of your own runs
+report: setup  ## outputs/report.html; OUTPUTS=outputs shows your own runs
 	$(BIN)/python -m reporting report $(if $(OUTPUTS),--outputs $(OUTPUTS),--results $(RESULTS) $(ALLOW))
 
 playground: setup  ## outputs/playground.html: the kernel in the browser
 	$(BIN)/python -m docs.playground
 
-site: setup  ## outputs/site/index.html: these pages, and both of those
+site: setup  ## the documentation, with playground and report
 	rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
 	$(BIN)/python -m docs.playground --output outputs/site/playground.html

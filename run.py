@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.composition import resolved
@@ -29,7 +30,8 @@ OmegaConf.register_new_resolver(
 def main(config: DictConfig) -> None:
     settings = checked_settings(resolved(config))
     prefix = line_prefix(settings)
-    given = HydraConfig.get().run.dir
+    hydra_config = HydraConfig.get()
+    given = hydra_config.run.dir if hydra_config.mode == RunMode.RUN else ""  # in a sweep, each run has its own folder
 
     from experiments.run import Run  # it imports torch, which --help and --cfg do not need
 

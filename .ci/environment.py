@@ -34,6 +34,8 @@ def main(folder: str) -> None:
         say("uv cannot be installed: pip installs the packages, and takes some minutes")
     say("[3/4] PyTorch: some GB, less where they were downloaded before; then its bytecode is compiled")
     install(python, "--compile", "setuptools", "torch")
+    for kernel in Path("sharmix").glob("*.cpython-*.so"):  # of older checkouts; Python would prefer it to the new one
+        kernel.unlink()
     say("[4/4] all other packages; then the C++ kernels and bytecode are compiled: a minute or two")
     install(python, "--compile", "--no-build-isolation", "--editable", ".[experiments,development,docs]")
     say("ready")
@@ -58,7 +60,7 @@ def variables_of_uv(python: str) -> dict[str, str]:
 def run(*command: str) -> None:
     """Run a command that must succeed."""
     if not succeeds(command):
-        sys.exit(f"error: {' '.join(command)} failed; its messages stand above")
+        sys.exit(f"error: {' '.join(command)} failed; see its messages above")
 
 
 def succeeds(command: list[str] | tuple[str, ...], variables: dict[str, str] | None = None) -> bool:

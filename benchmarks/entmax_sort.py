@@ -1,4 +1,7 @@
-"""1.5-entmax by the entmax package, which sorts: the whole row, or first its 100 largest logits, which mostly do."""
+"""1.5-entmax by the entmax package, which sorts the whole row, or first the 100 largest logits.
+
+These are usually enough.
+"""
 
 import entmax
 from torch import Tensor

@@ -110,7 +110,7 @@ def main() -> None:
         for row in measured(part, options.settings):
             print(line(row), flush=True)
             rows.append({**row, **source})
-            write_csv(rows, options.folder / f"gpu_{part}.csv")  # now, for a run that is cut short
+            write_csv(rows, options.folder / f"gpu_{part}.csv")  # now, in case the run is cut short
         failed += sum(row["source"] == "sharmix" and row["note"].startswith(FAILED) for row in rows)
     if failed:
         sys.exit(f"make gpu: {failed} measurements of sharmix failed")

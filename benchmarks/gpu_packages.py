@@ -1,4 +1,6 @@
-"""Installs the packages that `make gpu` times beside ours: the extra `gpu` of pyproject.toml, each where it installs.
+"""Installs the packages that `make gpu` times beside ours, the extra `gpu` of pyproject.toml.
+
+It installs each that can be installed. A package that fails does not stop the others.
 
 python -m benchmarks.gpu_packages
 """

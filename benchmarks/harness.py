@@ -46,7 +46,7 @@ def in_turn(
     Args:
         measure: returns seconds.
         rounds: the number of rounds in which each key takes part.
-        order: draws the order of the keys anew for each round; None keeps the order of `rounds`.
+        order: draws a new order of the keys for each round; None keeps the order of `rounds`.
     """
     times: dict[Any, list[float]] = {key: [] for key in rounds}
     for turn in range(max(rounds.values(), default=0)):

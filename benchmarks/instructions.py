@@ -109,7 +109,7 @@ def main() -> None:
         sys.exit(
             f"error: {len(wrong)} instruction counts changed by more than {LIMIT}, or are in the record or in "
             f"instructions.cpp alone. `git diff {commit} -- {' '.join(KERNEL)}` shows what changed since they were "
-            "recorded. Where the change is wanted, `make instructions RECORD=1` records all anew."
+            "recorded. If the change is wanted, `make instructions RECORD=1` records all again."
         )
     print(f"All {len(now)} instruction counts are within {LIMIT} of those of {commit}.")
 

@@ -21,7 +21,7 @@ _ROUNDS = (
     "{regimes[dense]:g}: nothing, or little, is sparse."
 )
 _FLOORS = (
-    "The least that there is to do: `relu` is one node that reads and writes its input once, `sum` one that reads its "
+    "A lower limit of the time: `relu` is one node that reads and writes its input once, `sum` one that reads its "
     "input and writes its gradient; the Python node does the same from Python."
 )
 _PACKAGE = ["entmax15 (package)", "entmax_bisect (package)"]

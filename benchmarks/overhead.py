@@ -131,7 +131,7 @@ def median_interval(values: Sequence[float], confidence: float) -> tuple[float, 
 
 
 def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> str:
-    """Table 6: our numbers. The paper's, of no experiment in particular, stand beside each experiment of the paper."""
+    """Table 6: our numbers. Beside each experiment of the paper are the paper's, which name no experiment."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
     names = data["activation"].where(data["experiment"].isin(settings["trained_in_the_paper"]))
     published = [printed.get(name) for name in names.map(settings["activations"].get)]

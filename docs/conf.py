@@ -121,7 +121,7 @@ def setup(app: Sphinx) -> None:
 
 
 def leave_out_of_sidebar(app: Sphinx, doctree: nodes.document) -> None:
-    """A page of results stands in no list of pages: the pages that explain it link to it."""
+    """No list of pages contains the pages of results; the pages that explain them link to them."""
     if app.env.docname.startswith("results/"):
         app.env.metadata[app.env.docname]["orphan"] = True
 

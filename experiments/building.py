@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import lightning.pytorch as L
@@ -13,7 +13,7 @@ from experiments.data.base import SplitDataModule
 from experiments.errors import ConfigurationError, DataError
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
-from experiments.settings import RunSettings, build, build_activation, get_class_or_function
+from experiments.settings import Group, RunSettings, build, build_activation, check_values, get_class_or_function
 
 _loaded: dict[str, Any] = {}  # the data that this process has loaded last; the runs of a sweep share them
 
@@ -27,7 +27,8 @@ def build_module_and_data(settings: RunSettings) -> tuple[OutputModule, SplitDat
         ConfigurationError: there is no such class, a value is not allowed, or parts do not fit together.
         DataError: the data cannot be used.
     """
-    classes = {key: get_class_or_function(getattr(settings, key), key) for key in ("model", "module")}
+    for key in ("model", "module"):
+        check_values(getattr(settings, key), key)
     L.seed_everything(settings.seed, verbose=False)  # the user's activation may draw its parameters
     activation = build_activation(settings.activation)
     optimizer = build(settings.optimizer, "optimizer")
@@ -35,7 +36,7 @@ def build_module_and_data(settings: RunSettings) -> tuple[OutputModule, SplitDat
     _check_monitors(settings.callbacks, data.evaluated)
     _load(data, settings)
     L.seed_everything(settings.seed, verbose=False)
-    network = build(settings.model, "model", nn.Module, **_sizes(classes["model"], data))
+    network = build(settings.model, "model", nn.Module, **_sizes(settings.model, data))
     arguments = {"network": network, "activation": activation, "optimizer": optimizer, **data.module_arguments()}
     module = build(settings.module, "module", OutputModule, **arguments)
     if isinstance(module, Classifier):
@@ -56,9 +57,9 @@ def _load(data: SplitDataModule, settings: RunSettings) -> None:
     data.data = _loaded[key]
 
 
-def _sizes(network: Callable[..., Any], data: SplitDataModule) -> dict[str, int]:
+def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
     """The sizes of the data that the network's class has arguments for."""
-    parameters = inspect.signature(network).parameters
+    parameters = inspect.signature(get_class_or_function(model, "model")).parameters
     further = {"num_classes"} if any(one.kind is one.VAR_KEYWORD for one in parameters.values()) else set()
     return {name: int(size) for name, size in data.network_arguments().items() if name in {*parameters, *further}}
 

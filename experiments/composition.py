@@ -1,14 +1,16 @@
 """An experiment's settings as run.py composes them."""
 
 import functools
+from inspect import signature
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import ConfigurationError
-from experiments.identity import ROOT
-from experiments.settings import RunSettings, checked_settings
+from experiments.identity import DECISIVE, ROOT
+from experiments.record import Record
+from experiments.settings import RunSettings, checked_settings, get_class_or_function
 
 
 @functools.cache  # composing takes a tenth of a second
@@ -36,3 +38,25 @@ def resolved(config: DictConfig) -> dict[str, Any]:
 def settings_of(*overrides: str) -> RunSettings:
     """The settings of a run from its overrides of run.py."""
     return checked_settings(resolved(composed(*overrides)))
+
+
+def settings_of_record(record: Record, given: dict[str, str]) -> RunSettings:
+    """The settings of a record.
+
+    Those that do not decide the result come from `conf/`, or from `given`, by dotted names.
+
+    Raises:
+        ConfigurationError: a given setting decides the result, or a setting of the record is no longer allowed.
+    """
+    allowed = sorted(set(RunSettings.model_fields) - {*DECISIVE, "seed"})
+    for key, value in given.items():
+        if key.partition(".")[0] not in allowed:
+            raise ConfigurationError(f"{key}={value} is not allowed here; you can give {', '.join(allowed)}")
+    base = resolved(composed(*(f"{key}={value}" for key, value in given.items())))
+    decided = {key: record.config[key] for key in DECISIVE}
+    data, module = decided["data"], decided["module"]
+    decided["module"] = {key: module[key] for key in module if key != "vocab_parallel"}  # gone; divided the work alone
+    if "folder" in signature(get_class_or_function(data, "data")).parameters:  # which kept records leave out
+        place = base["paths"]["data"] if "paths.data" in given else data.get("folder")
+        decided["data"] = data | {"folder": place}
+    return checked_settings(base | decided | {"seed": record.seed})

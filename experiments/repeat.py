@@ -3,7 +3,7 @@
 python -m experiments.repeat outputs/digits/softmax-a3032b1d2d94/seed-21/record.json
 python -m experiments.repeat results/records/airline.jsonl run_id=edc246647aff seed=21 paths.data=FOLDER
 
-The file is the record of a run, or a file with records of several runs, of which `run_id` and `seed` name one. Further
+The file is the record of a run, or a file with records of several runs; then `run_id` and `seed` name one. Further
 settings say where: `paths.data` is the folder of the data sets, null for their public source, and `paths.outputs` the
 folder of the new run, outputs/repeated if you give none. The command trains, and says whether the weights are the same.
 """
@@ -11,28 +11,24 @@ folder of the new run, outputs/repeated if you give none. The command trains, an
 import argparse
 import sys
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 
-from experiments.composition import composed, resolved
-from experiments.errors import ConfigurationError
-from experiments.identity import DECISIVE, code_of
+from experiments.composition import settings_of_record
+from experiments.errors import UserError
+from experiments.identity import code_of
 from experiments.messages import one_message
 from experiments.record import Record, RecordError, read_record, read_text
 from experiments.run_folder import folder_of
-from experiments.settings import RunSettings, checked_settings, get_class_or_function
-
-OUTPUTS = "outputs/repeated"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train the run again, and compare its weights with those of the record.
+    """Train the run again, and compare its weights with those of the record; status 1 if they differ.
 
     Args:
         arguments: of the command line.
 
     Raises:
-        UserError: an argument, the record or a setting cannot be used.
+        UserError: an argument, the record or a setting cannot be used; or the weights differ.
     """
     parser = argparse.ArgumentParser(
         prog="python -m experiments.repeat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -40,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("file", type=Path, metavar="RECORD")
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     options = parser.parse_args(arguments)
-    given = dict(one.partition("=")[::2] for one in options.settings)
+    given = {"paths.outputs": "outputs/repeated"} | dict(one.partition("=")[::2] for one in options.settings)
     record = find_record(options.file, given.pop("run_id", None), given.pop("seed", None))
     settings = settings_of_record(record, given)
 
@@ -48,10 +44,11 @@ def main(arguments: Sequence[str]) -> None:
 
     run = Run(settings, folder_of(settings))
     if code_of(run.config)["digest"] != record.code.digest:
-        run.say(f"the record is of other code (commit {record.code.commit}); this is a run of the code that is here")
+        run.say(f"other code made the record (commit {record.code.commit}); this run uses the code in this folder")
     again = run.complete()
-    same = again is not None and again.weights_hash == record.weights_hash
-    run.say("the weights are those of the record, to the bit" if same else "the weights are not those of the record")
+    if again is not None and again.weights_hash != record.weights_hash:
+        raise UserError("the weights are not those of the record")
+    run.say("the weights are those of the record, to the bit")
 
 
 def find_record(file: Path, run_id: str | None, seed: str | None) -> Record:
@@ -61,23 +58,9 @@ def find_record(file: Path, run_id: str | None, seed: str | None) -> Record:
     records = [read_record(line, str(file)) for line in lines if line.strip()]
     found = [one for one in records if run_id in (None, one.run_id) and seed in (None, str(one.seed))]
     if len(found) != 1:
-        raise RecordError(f"{file}: {len(found)} of its {len(records)} records fit; give run_id=ID seed=NUMBER of one")
+        matching = f"{len(found)} of its {len(records)} records match"
+        raise RecordError(f"{file}: {matching}; give run_id=ID and seed=NUMBER of one record")
     return found[0]
-
-
-def settings_of_record(record: Record, given: dict[str, str]) -> RunSettings:
-    """The settings of a record, with what does not decide its result as in `conf/`, or as given by dotted names."""
-    allowed = sorted(set(RunSettings.model_fields) - {*DECISIVE, "seed"})
-    for key, value in given.items():
-        if key.partition(".")[0] not in allowed:
-            raise ConfigurationError(f"{key}={value} would be another run; allowed here: {', '.join(allowed)}")
-    base = resolved(composed(f"paths.outputs={OUTPUTS}", *(f"{key}={value}" for key, value in given.items())))
-    decided = {key: record.config[key] for key in DECISIVE}
-    data = decided["data"]
-    if "folder" in signature(get_class_or_function(data, "data")).parameters:  # which kept records leave out
-        place = base["paths"]["data"] if "paths.data" in given else data.get("folder")
-        decided["data"] = data | {"folder": place}
-    return checked_settings(base | decided | {"seed": record.seed})
 
 
 if __name__ == "__main__":

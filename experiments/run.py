@@ -24,6 +24,7 @@ from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, f
 from experiments.callbacks.curves import Curves, log_row
 from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import PARAMETERS, Progress, described
+from experiments.composition import settings_of_record
 from experiments.data.base import SplitDataModule
 from experiments.durations import duration
 from experiments.errors import ConfigurationError, DataError, DivergedError, UserError
@@ -34,7 +35,7 @@ from experiments.messages import Interrupted
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
-from experiments.settings import RunSettings, build, checked_settings, get_class_or_function
+from experiments.settings import RunSettings, build, get_class_or_function
 from experiments.trainer import ReseedEachEpoch, Termination, build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
@@ -125,7 +126,10 @@ class Run:
         return trainer
 
     def _callbacks(self, curves: Curves, checkpoint: PeriodicCheckpoint) -> list[Callback]:
-        """In the order in which Lightning calls them: the user's own see an epoch before its row is complete."""
+        """The callbacks in the order in which Lightning calls them.
+
+        The user's own come before Curves, so they run before an epoch's row is complete.
+        """
         settings = self.settings
         L.seed_everything(settings.seed, verbose=False)  # the user's own may draw random numbers
         own = [build(group, f"callbacks.{name}", Callback) for name, group in settings.callbacks.items() if group]
@@ -147,12 +151,12 @@ class Run:
         """The epochs that the run does not repeat, and a remark on them."""
         if epochs_done := finished_epochs(last, best):
             return epochs_done, f"goes on from epoch {epochs_done + 1}"
-        left = [*self.folder.glob(CHECKPOINTS)]
+        left, damaged = any(self.folder.glob(CHECKPOINTS)), last.exists()
         if self.is_first and best is not None:  # an older checkpoint goes with best weights that this run overwrites
             run_folder.remove_all_but(self.folder, weights=None)
         changed = "code, data or settings have changed since its checkpoint"
-        reason = "its checkpoint is damaged" if last in left else changed
-        return 0, f"begins anew, for {reason}" if left else ""
+        reason = "its checkpoint is damaged" if damaged else changed
+        return 0, f"starts again, because {reason}" if left else ""
 
     def _fit(
         self, trainer: L.Trainer, module: OutputModule, data: SplitDataModule, begun: Path | None, remark: str
@@ -199,7 +203,7 @@ class Run:
         run_folder.remove_all_but(self.folder, record.weights)
         same_code = record.code.digest == code_of(config)["digest"]
         notes = ("", "") if same_code else (" by other code", "force=true repeats it")
-        # W&B keeps each of its runs, and would get a second one of this run; other loggers begin their files anew.
+        # W&B keeps each of its runs, and would get a second one of this run; other loggers start their files again.
         known = {"wandb"} & self.settings.logger.keys() if (self.folder / "wandb").exists() else set()
         there = f"W&B has {short(self.folder / 'wandb')}" if known else ""
         result = headlines(record), learned_orders(record)
@@ -245,7 +249,7 @@ class Run:
         if run_folder.finished_run_aside(self.folder).exists():
             return "the finished run is as it was, and the same command repeats it from the start"
         if not last.exists():
-            return "the same command begins anew, for there is no checkpoint yet"
+            return "the same command starts again, because there is no checkpoint yet"
         return f"the same command goes on from epoch {finished_epochs(last) + 1}"
 
 
@@ -311,7 +315,7 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple
     if not file.is_file():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
     record, remedy = load_record(file), "repeat the run with keep_weights=true force=true"
-    settings = checked_settings(record.config)
+    settings = settings_of_record(record, {})
     if data_folder is not None:
         settings = settings.model_copy(update={"data": settings.data | {"folder": str(data_folder)}})
     if record.weights is None or not weights.is_file():

@@ -139,6 +139,16 @@ def build(group: Group, key: str, kind: type = object, /, **arguments: Any) -> A
     return found
 
 
+def check_values(group: Group, key: str) -> None:
+    """Raise as `build` for a value that a `validated` class never allows, before its arguments from data are known."""
+    if hasattr(getattr(get_class_or_function(group, key), "__init__", None), "raw_function"):
+        try:
+            build(group, key)  # builds nothing: it checks all values and misses the arguments from data
+        except ConfigurationError as error:
+            if not isinstance(error.__cause__, ValidationError) or not all(map(_is_missing, error.__cause__.errors())):
+                raise
+
+
 def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
     """The class or function that a group names in `_target_`; raises a ConfigurationError if there is none."""
     from hydra.utils import get_object

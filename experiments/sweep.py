@@ -34,7 +34,16 @@ class Sweep(Callback):
         self.runs = 0
         self.process = os.getpid()
 
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        # By sys.exit, here and below, because Hydra only warns of a callback's error.
+        if config.hydra.job.chdir:
+            sys.exit("hydra.job.chdir=true is not allowed; a run works in the folder where you start it")
+
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        self.on_run_start(config)
+        place = Path(config.hydra.runtime.cwd) / f"{config.paths.outputs}/{config.name}"
+        if Path(config.hydra.sweep.dir) != place or config.hydra.sweep.subdir:
+            sys.exit("hydra.sweep.dir and hydra.sweep.subdir are not allowed; give paths.outputs=FOLDER for the runs")
         self.runs = _number_of_runs(config)
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
@@ -48,8 +57,7 @@ class Sweep(Callback):
         if multiprocessing.current_process().name.startswith("LokyProcess"):  # a worker of joblib
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep's own process ends its workers
             _end_with(self.process)
-        if not config.hydra.job.chdir:
-            os.chdir(config.hydra.runtime.cwd)  # paths of data may be relative, and a worker may start elsewhere
+        os.chdir(config.hydra.runtime.cwd)  # paths of data may be relative, and a worker may start elsewhere
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         if job_return.status != JobStatus.FAILED:

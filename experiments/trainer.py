@@ -24,7 +24,7 @@ from experiments.machine import keep_freed_memory
 from experiments.settings import AtLeastOne, Group, NotNegativeNumber, Positive, refusal
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices do not concern the run
-logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # by which a profiler prints what it measured
+logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # so that a profiler prints what it measured
 
 # Lightning's warnings that do not apply here: examples lie in memory, metrics are summed over processes already, the
 # folder of a run holds its own files, a machine of a cluster may also run other commands, and nothing is logged
@@ -87,7 +87,7 @@ def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = 
         raise ConfigurationError(f"{asked}: {error}") from error
     if options["precision"] != trainer.precision:
         device = trainer.strategy.root_device.type
-        raise ConfigurationError(f"{asked}: this precision cannot be had on {device}; give {trainer.precision}")
+        raise ConfigurationError(f"{asked}: {device} does not have this precision; give {trainer.precision}")
     if options["sync_batchnorm"] and trainer.strategy.root_device.type == "cpu":
         raise ConfigurationError("trainer.sync_batchnorm=true is not allowed on cpu: torch has it for GPUs alone")
     if not torch.cuda.is_available():
@@ -107,12 +107,12 @@ def _check_processes(options: Group) -> None:
     if nodes > 1 and not started:
         raise ConfigurationError(
             f"trainer.num_nodes={nodes} is not allowed here: start the run on each machine, by torchrun or SLURM; "
-            "without them it would wait for the others for ever"
+            "without them it would wait for the others forever"
         )
     if started and isinstance(devices, int) and devices > 0 and int(started) != devices * nodes:
         raise ConfigurationError(
             f"trainer.devices={devices} and trainer.num_nodes={nodes} ask for {devices * nodes} processes, but "
-            f"{started} were started; they must be as many"
+            f"{started} were started; start as many as they ask for"
         )
 
 

@@ -58,7 +58,7 @@ def _parser() -> ArgumentParser:
         (_collect, "keep the records of finished runs under results/records/", [runs, results]),
         (_tables, "rebuild the tables and the verdicts from the kept records", kept),
         (_figures, "rebuild the figures from the kept records", kept),
-        (_pages, "write the generated parts of README.md and docs/ anew", []),
+        (_pages, "rewrite the generated parts of README.md and docs/", []),
         (_summary, summary, [runs, results, settings]),
         (_report, "write an interactive page of the kept records, or of the finished runs in --outputs", kept),
     ):
@@ -82,7 +82,7 @@ def _parser() -> ArgumentParser:
 
 
 def _collect(options: Namespace) -> None:
-    from reporting.records.record_files import collect
+    from reporting.records.collected_records import collect
 
     print(*collect(options.experiments, options.outputs, options.results, options.other_records), sep="\n")
 

@@ -14,9 +14,9 @@ from rich.table import Table
 from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
 from reporting.records import declaration
+from reporting.records.collected_records import finished_records, missing_records, read_records
 from reporting.records.declaration import Cell, Level, Numbers, load_declaration, load_numbers
 from reporting.records.groups import Group, label_runs, style_groups
-from reporting.records.record_files import finished_records, missing_records, read_records
 from reporting.records.runs import Runs
 from reporting.records.selection import list_runs_by_code, of_one_code, records_of_row
 from reporting.records.statistics import POINTS, estimate, paired_difference
@@ -141,7 +141,7 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
     """
     declared = load_declaration(settings)
     numbers = load_numbers(settings, declared)
-    records = {experiment: finished_records(outputs, experiment) for experiment in experiments}
+    records = {experiment: [*finished_records(outputs, experiment).values()] for experiment in experiments}
     styled = style_groups([label_runs(of_experiment) for of_experiment in records.values()])
     groups = dict(zip(records, styled, strict=True))
     for experiment, yours in records.items():

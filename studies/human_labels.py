@@ -62,7 +62,10 @@ def _contenders(logits: Tensor, settings: Settings) -> dict[str, Choices]:
 
 
 def _supports(logits: Tensor, orders: list[tuple[float, float]]) -> Choices:
-    """The score of a class is minus the temperature above which it is in the support; so is the threshold of scores."""
+    """A class's score is minus the temperature above which it is in the support.
+
+    A threshold of scores is therefore minus a temperature.
+    """
     return [({"q": q, "r": r}, -support_scores(logits, q=q, r=r).numpy()) for q, r in orders]
 
 

@@ -23,7 +23,7 @@ from studies.public_files import read_public_file
 from studies.study import Settings, Task
 
 PROBABILITIES = Path(__file__).with_name("probabilities.yaml")
-PUBLIC = "public"  # stands for a network of which only the probabilities are known
+PUBLIC = "public"  # for a network whose probabilities alone are known
 KEPT = OUTPUTS / "studies" / "logits"
 
 

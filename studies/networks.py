@@ -56,7 +56,7 @@ def finished_folder(overrides: Sequence[str], seed: int) -> Path:
 
 
 def training_commands(overrides: list[str]) -> list[list[str]]:
-    """A command for each network of which some seed has no finished run. The overrides come last in it."""
+    """A command for each network that lacks a finished run for some seed. The overrides come last in it."""
     commands = []
     for networks in studied_networks(read_yaml(NETWORKS)["data_sets"]).values():
         for network in networks.values():

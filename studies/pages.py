@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from experiments.errors import UserError
 from experiments.files import write_atomically
-from reporting.text.markdown import paragraph
+from reporting.text.markdown import key_columns, paragraph
 from reporting.text.marked_text import fill, parts
 from studies.study import Finding, Report, Study, load_study
 
@@ -43,7 +44,9 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
 def _question(text: str, name: str) -> str:
     """The question of a study in the table of studies: the cell after the link to its page."""
     found = re.search(rf"\(studies/{name}\.md\) \| (.+?) \|", text)
-    assert found, f"the table of studies has no question of {name}"
+    if not found:
+        row = f"| [TITLE](studies/{name}.md) | QUESTION | TABLES |"
+        raise UserError(f"{name} has no question in the table of studies; add the row: {row}")
     return found[1]
 
 
@@ -69,9 +72,7 @@ def _page(study: Study, report: Report, source: dict[str, Any], question: str) -
 def _cells(title: str, table: pd.DataFrame) -> pd.DataFrame:
     """The cells of a table, one a line. As many of the first columns as distinguish all rows name the row."""
     texts = table.astype(str)
-    names = list(texts)[:1]
-    while texts.duplicated(names).any():
-        names = list(texts)[: len(names) + 1]
+    names = key_columns(texts)
     return pd.DataFrame(
         {"table": title, "row": ", ".join(row[names]), "column": column, "value": row[column]}
         for _, row in texts.iterrows()

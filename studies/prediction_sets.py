@@ -1,7 +1,7 @@
 """Prediction sets: the support of a sparse map beside LAC, APS, RAPS and the log-margin.
 
 Each data set or network gives logits of held-out examples. A part of them chooses parameters; the rest is split many
-times at random into halves, of which one calibrates and the other tests.
+times at random into halves: one calibrates and the other tests.
 """
 
 from itertools import product

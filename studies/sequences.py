@@ -60,7 +60,7 @@ def drawn_batches(
 
     Args:
         draw: draws the sequences of a batch.
-        lengths: the lengths, of which each batch draws one.
+        lengths: each batch draws one of them.
         examples: number of sequences in a batch.
         batches: number of batches.
         seed: of the draws.

@@ -70,7 +70,6 @@ def _measure(name: str, settings: Settings, task: Task, data: Path | None, file:
 
 
 def write_records(folder: Path, name: str, records: pd.DataFrame, source: dict[str, Any]) -> None:
-    """Write the table of records and its origin."""
-    # The table comes last. After a kill between the two, a table without its origin could not be read.
-    write_atomically(folder / f"{name}.yaml", yaml.safe_dump(source, sort_keys=False, allow_unicode=True))
+    """Write the table of records and then its origin, by which `rebuild_pages` finds a study."""
     write_atomically(folder / f"{name}.csv", records.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
+    write_atomically(folder / f"{name}.yaml", yaml.safe_dump(source, sort_keys=False, allow_unicode=True))

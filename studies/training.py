@@ -14,7 +14,8 @@ def trained(experiment: str, *overrides: str, data: Path | None) -> Record:
     """The record of an experiment's training with the overrides of a command line."""
     given = f"paths.data={data or 'null'}", "keep_weights=false", "progress=none"
     run = settings_of(f"experiment={experiment}", *overrides, *given)
-    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # no line a run over the study's progress
+    # Without it, the line of each run would hide the study's progress.
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
         record = Run(run, Path(folder)).train()
     assert record is not None  # one process trains it
     return record

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.identity import ROOT
-from reporting.records.record_files import read_records
+from reporting.records.collected_records import read_records
 from reporting.records.yaml_files import read_yaml
 from studies.forensics import PUBLISHED
 from studies.study import Report, Row, Settings, Task

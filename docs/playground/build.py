@@ -29,7 +29,7 @@ SCRIPTS = (
     "maps",
     "derivatives",
     "triangle",
-    "jump",
+    "curves",
     "sets",
     "presets",
     "python",

@@ -52,5 +52,5 @@ def beside_softmax(kept: KeptRuns) -> list[tuple[ShownPanel, Runs, list[Group]]]
         if softmax:
             found.append((panel, softmax[0].runs, [group for group in panel.runs if group is not softmax[0]]))
     if not found:
-        raise LeftOut("no experiment has runs of softmax, with which the others are compared")
+        raise LeftOut("no experiment has runs of softmax to compare the others with")
     return found

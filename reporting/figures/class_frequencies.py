@@ -31,7 +31,7 @@ def draw_class_frequencies(kept: KeptRuns) -> Figure:
         ]
         for axes, (name, column) in zip(row, COLUMNS.items(), strict=True):
             axes.set(xscale="log", ylabel=name)
-            axes.xaxis.set_minor_formatter(NullFormatter())  # numbers stand at powers of 10 only
+            axes.xaxis.set_minor_formatter(NullFormatter())  # numbers at powers of 10 only
             draw_against(axes, runs, "steps", column)
     for axes in panels[-1]:
         axes.set_xlabel("training steps")

@@ -1,4 +1,4 @@
-"""The parts of README.md and docs/ that come from results/: `python -m reporting pages` writes them anew.
+"""The parts of README.md and docs/ that come from results/: `python -m reporting pages` rewrites them.
 
 Two marks on a page stand around each part (`reporting.text.marked_text`). The first word of the part's name selects the
 function that writes it; the other words are arguments: `run airline` describes the recorded runs of `airline`.
@@ -49,7 +49,7 @@ def rewritten_pages(root: Path) -> dict[Path, str]:
 
 
 def write_pages(root: Path) -> list[Path]:
-    """Write the generated parts of all pages anew; returns the pages."""
+    """Rewrite the generated parts of all pages; returns the pages."""
     pages = rewritten_pages(root)
     for page, text in pages.items():
         write_atomically(page, text)

@@ -6,8 +6,8 @@ from statistics import median
 
 from experiments.durations import duration
 from experiments.record import Record
+from reporting.records.collected_records import read_records
 from reporting.records.declaration import load_declaration
-from reporting.records.record_files import read_records
 from reporting.records.yaml_files import TableError
 from reporting.text.columns import Block, Column
 from reporting.text.markdown import pipe_table

@@ -24,5 +24,5 @@ def page_header(current: str, root: str | None) -> str:
 
 
 def theme_script() -> str:
-    """The script of the theme; it stands in the page's head, so that the page never shows the other theme."""
+    """The script of the theme. It is in the page's head, so that the page never shows the other theme."""
     return Path(__file__).with_name("theme.js").read_text("utf-8")

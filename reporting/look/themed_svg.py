@@ -17,8 +17,8 @@ _COLOUR = re.compile(r"\b(fill|stroke): #([0-9a-f]{6})\b")
 def themed(svg: str) -> str:
     """An SVG file of Matplotlib's, drawn without a ground, that follows the theme of a page.
 
-    Black and greys become the page's ink, the darker, the more opaque. A colour that cannot be seen on a dark page gets
-    the one of `palette.ON_DARK`; programs that do not know CSS's `light-dark` keep the first.
+    Black and greys become the page's ink. A darker grey becomes a more opaque ink. A colour that cannot be seen on a
+    dark page gets the one of `palette.ON_DARK`; programs that do not know CSS's `light-dark` keep the first.
     """
     before, style, after = svg.partition(_EVERYWHERE)
     assert style, "Matplotlib writes another style than before"

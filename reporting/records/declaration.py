@@ -71,7 +71,7 @@ class Columns(_Part):
     unit: str = "fraction"
     decimals: int = 3
     data: str | None = None  # the split's name for readers; None for the name in `split`
-    beside: bool = False  # whether they stand in the block of the columns before them
+    beside: bool = False  # whether they belong to the block of the columns before them
 
     def titles(self) -> dict[Cell, str]:
         """Title of every column, by its cell."""
@@ -191,7 +191,7 @@ class TrainingSets(_Part):
 
     title: str
     sets: dict[str, LearnedRow]  # by the names of `reporting.look.palette.TRAINING_SETS`
-    published: dict[str, LearnedRow] = {}  # rows of which the paper's sparsity is drawn, by the names of sets
+    published: dict[str, LearnedRow] = {}  # rows whose published sparsity is drawn, by the names of sets
 
 
 class Figures(_Part):

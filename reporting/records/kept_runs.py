@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from experiments.record import Record, RecordError
+from reporting.records.collected_records import missing_records, read_records, records_path
 from reporting.records.declaration import SETTINGS, Declaration, Numbers, load_declaration, load_numbers
 from reporting.records.groups import Group, style_groups
-from reporting.records.record_files import missing_records, read_records, records_path
 from reporting.records.runs import Runs
 from reporting.records.selection import Selection, refuse_missing_seeds, refuse_mixed_code, select_runs
 

@@ -26,5 +26,7 @@ def read_yaml(path: Path) -> Any:
     text = read_text(path, _REMEDY)
     try:
         return OmegaConf.to_container(OmegaConf.create(text))
+    except yaml.MarkedYAMLError as error:
+        raise TableError(f"{path}: {error.problem} in line {error.problem_mark.line + 1}; {_REMEDY}") from error
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:  # ValueError: an impossible date or number
         raise TableError(f"{path}: {error}; {_REMEDY}") from error

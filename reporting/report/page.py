@@ -20,12 +20,12 @@ from experiments.run_folder import RECORD
 from reporting.generated_parts.verdict_summary import answers
 from reporting.look.header import page_header, theme_script
 from reporting.look.palette import page_style
+from reporting.records.collected_records import finished_records, records_path
 from reporting.records.declaration import SETTINGS, load_declaration
 from reporting.records.groups import Group, label_runs, style_groups
 from reporting.records.kept_runs import KeptRuns
-from reporting.records.record_files import finished_records, records_path
 from reporting.report.claims import Decided, decided_claims
-from reporting.report.payload import build_payload
+from reporting.report.payload import build_payload, run_key
 from reporting.summary import best_activation
 from reporting.verdicts import NOT_REACHED_RULE, RULE
 from reporting.verdicts.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
@@ -66,27 +66,22 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
         raise RecordError(
             f"{outputs}: no experiment in it has a finished run; --outputs names the folder that holds the experiments"
         )
-    records = {name: finished_records(outputs, name) for name in names}
-    groups = _groups(records)
-    count = sum(map(len, records.values()))
+    found = {name: finished_records(outputs, name) for name in names}
+    groups = _groups({name: [*of_one.values()] for name, of_one in found.items()})
+    files = {run_key(record): file for of_one in found.values() for file, record in of_one.items()}
     confidence = load_declaration(settings).confidence
     best = [best_activation(name, own, confidence) for name, own in groups.items()]
     shown = {
         "title": f"Runs in {outputs}",
         "sentences": [sentence for sentence in best if sentence],
-        "counted": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
+        "counted": f"{len(files)} finished run{'' if len(files) == 1 else 's'} of {', '.join(names)}.",
         "repeat": _command("--outputs", outputs, "--output", output),
     }
-    return _write(output, shown, groups, [], partial(_finished_record, outputs))
+    return _write(output, shown, groups, [], lambda record: files[run_key(record)])
 
 
 def _kept_record(results: Path, record: Record) -> Path:
     return records_path(results, record.experiment)
-
-
-def _finished_record(outputs: Path, record: Record) -> Path:
-    own = f"{record.config['activation']['name']}-{record.run_id}"
-    return outputs / record.experiment / own / f"seed-{record.seed}" / RECORD
 
 
 def _groups(records: Mapping[str, list[Record]]) -> dict[str, list[Group]]:

@@ -11,7 +11,7 @@ from reporting.text.columns import Block, Column
 from reporting.text.number_formats import NOT_REACHED, NOTHING, as_printed, over_seeds, with_deviation, with_interval
 
 Line = dict[str, Any]  # a number in a row of a table; the CSV leaves out the keys that begin with an underscore
-DIFFERENCE = Cell("test", "difference to the baseline")  # it stands beside the metric that is compared
+DIFFERENCE = Cell("test", "difference to the baseline")  # beside the metric that is compared
 
 
 def lay_out(table: Table, lines: Sequence[Line], confidence: float) -> list[Block]:
@@ -21,7 +21,7 @@ def lay_out(table: Table, lines: Sequence[Line], confidence: float) -> list[Bloc
 
 
 def _block(table: Table, declared: list[Columns], lines: Sequence[Line], confidence: float) -> Block:
-    """A block: what all columns share stands in its heading, and what differs in the titles of the columns."""
+    """A block. Its heading has what all columns share, and their titles have what differs."""
     words = {cell: _words(table, columns, cell) for columns in declared for cell in columns.titles()}
     kinds = [{*kind} - {None} for kind in zip(*words.values(), strict=True)]
     shared = [kind.pop() if len(kind) == 1 else "" for kind in kinds]

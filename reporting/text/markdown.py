@@ -37,14 +37,19 @@ def narrow(frame: pd.DataFrame) -> str:
     Each table begins with the columns that name the rows: as many columns as distinguish all rows.
     """
     texts = frame.astype(str)
-    names = (list(texts)[: number + 1] for number in range(texts.shape[1]))
-    keys = next((columns for columns in names if not texts.duplicated(columns).any()), list(texts)[:1])
+    keys = key_columns(texts)
     tables: list[list[str]] = [keys]
     for name in list(texts)[len(keys) :]:
         if tables[-1] != keys and sum(_width(texts[one]) for one in [*tables[-1], name]) > WIDTH:
             tables.append(keys)
         tables[-1] = [*tables[-1], name]
     return "\n\n".join(texts[columns].to_markdown(index=False, disable_numparse=True) for columns in tables)
+
+
+def key_columns(texts: pd.DataFrame) -> list[str]:
+    """As many of the first columns as distinguish all rows; the first one if even all columns do not."""
+    names = (list(texts)[: number + 1] for number in range(texts.shape[1]))
+    return next((columns for columns in names if not texts.duplicated(columns).any()), list(texts)[:1])
 
 
 def _width(column: pd.Series) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 from reporting.text.number_formats import NOT_REACHED, as_printed, number, over_seeds, with_interval
 from reporting.verdicts import Verdict
 
-# A reader first asks of a number: does it reproduce, or not, or is it open? That the sign is right is no number.
+# Readers first ask whether a number reproduces, does not, or is open. A right sign alone does not count as a reproduced
+# number.
 OUTCOMES = {
     "reproduces": [Verdict.REPRODUCES],
     "direction only": [Verdict.DIRECTION],

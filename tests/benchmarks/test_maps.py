@@ -21,6 +21,14 @@ def settings():
     return load_settings("maps")
 
 
+def test_the_points_of_figures_and_the_other_package_have_fewer_rounds(settings):
+    peer, ours = (next(one for one in CONTENDERS if (one.source == "entmax") is peer) for peer in (True, False))
+    rounds = settings | {"rounds": 11, "curve_rounds": 5, "peer_rounds": 3}
+    for part, expected in {"cell": [11, 3], "classes": [5, 3]}.items():
+        size = maps.Case(64, 3, "sparse", part=part)
+        assert [size.rounds(one, rounds) for one in (ours, peer)] == expected
+
+
 def test_every_step_is_timed_as_often_as_its_rounds_and_a_slow_one_once(settings):
     steps, rounds = {"ours": lambda: None, "peer": lambda: None}, {"ours": 5, "peer": 3}
     pace = settings | {"block_seconds": 1e-6}

@@ -15,8 +15,10 @@ BY_UV, BY_PIP = ["-m", "uv", "pip", "install"], ["-m", "pip", "install"]
 
 
 @pytest.fixture
-def set_up(monkeypatch):
+def set_up(monkeypatch, tmp_path):
     """set_up(BROKEN, ...) runs the script with these ways of installing broken; returns what each package came by."""
+
+    monkeypatch.chdir(tmp_path)
 
     def run_script(*broken):
         installed = {}
@@ -38,12 +40,17 @@ def set_up(monkeypatch):
     return run_script
 
 
-def test_uv_installs_from_the_index_of_pip(set_up, monkeypatch):
+def test_uv_installs_from_the_index_of_pip(set_up, monkeypatch, tmp_path):
+    kernels = tmp_path / "sharmix" / "_kernel.cpython-312.so", tmp_path / "sharmix" / "_kernel.abi3.so"
+    kernels[0].parent.mkdir()
     for variable, index in ((None, "https://configured.invalid"), ("https://given.invalid", "https://given.invalid")):
         monkeypatch.delenv("PIP_INDEX_URL", raising=False)
         if variable:
             monkeypatch.setenv("PIP_INDEX_URL", variable)
+        for kernel in kernels:
+            kernel.touch()
         (_, by_pip), (_, of_torch), (_, of_all) = set_up().items()
+        assert [kernel.exists() for kernel in kernels] == [False, True]  # the first is of an older checkout
         assert by_pip[0] == BY_PIP  # uv itself
         for way, env in (of_torch, of_all):
             assert way == BY_UV
@@ -58,7 +65,7 @@ def test_pip_installs_the_same_where_uv_fails(set_up):
 
 
 def test_one_line_says_so_where_nothing_installs(set_up, capsys):
-    with pytest.raises(SystemExit, match=r"^error: .*pip install .*torch failed; its messages stand above$"):
+    with pytest.raises(SystemExit, match=r"^error: .*pip install .*torch failed; see its messages above$"):
         set_up(BY_UV, BY_PIP)
     assert "uv cannot be installed" in capsys.readouterr().out
 

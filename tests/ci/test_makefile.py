@@ -1,4 +1,4 @@
-"""What `make help` prints, and what `make imagenet` starts."""
+"""What `make help` prints, and what `make imagenet` and `make tiny_imagenet` start."""
 
 import re
 import subprocess
@@ -16,6 +16,11 @@ def test_help_lists_every_command_once_in_80_columns():
     phony = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert sorted(commands) == sorted([*" ".join(phony).split(), "study-NAME"])
     assert max(map(len, lines)) <= 80
+
+
+def test_tiny_imagenet_trains_with_the_seeds_that_are_given():
+    for given, expected in (("SEEDS=7,8", {"7,8"}), ("DATA=data", {"21", "21,42,63"})):
+        assert {*re.findall(r" seed=(\S+)", make("-n", "tiny_imagenet", given))} == expected
 
 
 def test_imagenet_trains_both_sets_with_every_seed():

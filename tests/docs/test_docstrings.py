@@ -45,3 +45,26 @@ def test_a_page_gives_each_formula_of_a_docstring_in_latex():
     assert {"sharmix.entmax", "sharmix.EntmaxLoss"} <= {*typed}
     with_formula = r"{}\n(    :.*\n)*\n    \.\. math::"  # options stand between
     assert [name for name in typed if not re.search(with_formula.format(re.escape(name)), pages)] == []
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        ("As for `sharmix`.", "As for :py:obj:`sharmix <sharmix.sharmix>`."),
+        ("See `support_scores`.", "See :py:obj:`support_scores <sharmix.conformal.support_scores>`."),
+        ("`sharmix.SharMiX` of `z`", ":py:obj:`sharmix.SharMiX <sharmix.SharMiX>` of ``z``"),
+        ("`q=2` and `a_b`", "``q=2`` and ``a_b``"),
+        ("p* of |z|", "p\\* of \\|z\\|"),
+        ("docs/math.md, section 2.", ":ref:`math section 2 <math-section-2>`."),
+        (
+            "docs/math.md, sections 4 and 5.",
+            ":ref:`math section 4 <math-section-4>`, :ref:`math section 5 <math-section-5>`.",
+        ),
+        ("Source: Guo et al.", "**Source.** Guo et al."),
+        ("Is\n\n    p = z*\n\nhere.", "Is\n\n.. code-block:: text\n    :class: formula\n\n    p = z*\n\nhere."),
+        ("Args:\n    z: p*.\n\n    More.", "Args:\n    z: p\\*.\n\n    More."),
+        ("Example:\n    >>> f(*z)", "Example:\n    >>> f(*z)"),
+    ],
+)
+def test_a_docstring_becomes(docstring, expected):
+    assert docstrings.rewritten(docstring) == expected

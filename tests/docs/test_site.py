@@ -58,6 +58,17 @@ def test_every_link_leads_somewhere(site):
 
 
 @pytest.mark.slow
+def test_nothing_is_loaded_from_a_network(site):
+    for page in site.rglob("*.html"):
+        styles = " ".join(map(str, parsed(page).find_all("style")))
+        assert {link for link in links(page, LOADED) if re.match(r"(https?:)?//", link)} == set(), page
+        assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", styles), page
+    for sheet in site.rglob("*.css"):
+        found = re.search(r"url\(\s*['\"]?(https?:)?//|@import\s+(url\()?['\"]?(https?:)?//", sheet.read_text())
+        assert not found, sheet
+
+
+@pytest.mark.slow
 def test_the_sidebar_names_each_study_once_and_no_page_of_results(site):
     shown = [link["href"] for link in parsed(site / "docs" / "studies.html").select(".sidebar-tree a.reference")]
     studies = [f"studies/{file.stem}.html" for file in sorted((DOCS / "studies").glob("*.md"))]

@@ -22,6 +22,8 @@ COMMANDS = {  # a command line, and words of the one message
     ("paths.outputs=",): "paths.outputs='' is not allowed; it should be a folder; is a variable of the shell not set?",
     ("paths.data=${oc.env:NOPE}",): "Environment variable 'NOPE' not found",
     ("hydra.run.dir=.",): "is not allowed; give a folder that holds nothing else",
+    ("hydra.job.chdir=true",): "hydra.job.chdir=true is not allowed",
+    ("-m", "hydra.sweep.dir=mysweep"): "hydra.sweep.dir and hydra.sweep.subdir are not allowed; give paths.outputs=",
     ("hydra/launcher=slurm", "-m"): "pip install '.[slurm]' or '.[ray]'",
     ("-m", "trainer.devices=2", "seed=21,42"): "repeats the sweep",
     ("model=embedding_bag",): "model.vocabulary_size is missing; give model.vocabulary_size=VALUE",

@@ -245,7 +245,7 @@ def test_a_failing_run_of_a_sweep_leaves_the_others_and_is_named_and_no_run_is_r
     sweep = ("-m", "experiment=digits", "trainer.max_epochs=1", "activation=softmax,sharmix_fixed", "activation.q=1.75")
     start = run if launcher == "cores" else command_line
     first = start(tmp_path / "outputs", *sweep, f"hydra/launcher={launcher}")
-    again = command_line(tmp_path / "outputs", *sweep)
+    again = command_line(tmp_path / "outputs", *sweep, "hydra.run.dir=one")  # which a sweep's runs cannot share
     for status, printed in (first, again):
         assert status != 0
         assert "Traceback" not in printed

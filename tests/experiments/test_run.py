@@ -121,14 +121,14 @@ def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(
     write_tweets(tmp_path, tweets())
     airline = ("experiment=airline", f"paths.data={tmp_path}", "data.expected_examples=null")
     checkpoint = killed(tmp_path / "killed", "epoch 2", *airline)
-    assert "begins anew" not in capsys.readouterr().out
+    assert "starts again" not in capsys.readouterr().out
     write_tweets(tmp_path, [[*row[:3], " ".join(row[3].split()[::-1])] for row in tweets()])
     building._loaded.clear()
     for changed in ((), ("seed=42",), ("optimizer.learning_rate=0.01",)):
         Fails.at = "epoch 2"
         with pytest.raises(RuntimeError, match="killed"):
             complete(tmp_path / "killed", *airline, *changed)
-        said = " · begins anew, for code, data or settings have changed since its checkpoint · "
+        said = " · starts again, because code, data or settings have changed since its checkpoint · "
         assert said in capsys.readouterr().out, changed
     Fails.at = None
     assert checkpoint.exists()  # so that it goes on if the data come back
@@ -270,7 +270,7 @@ def test_a_forced_run_that_was_killed_goes_on(before: Path, tmp_path: Path, caps
         assert {path.name for path in folder.iterdir()} == RESULTS | ({"tensorboard"} if finished else set())
 
 
-def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_begins_anew(
+def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Classifier, "selected_by", "test/accuracy")
@@ -278,12 +278,13 @@ def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_beg
     last = killed(tmp_path / "killed", "epoch 2")
     content = last.read_bytes()
     flipped = content[:2000] + bytes([content[2000] ^ 4]) + content[2001:]
+    monkeypatch.chdir(tmp_path)
     for file, damaged in ((last.name, flipped), (last.name, content[: len(content) // 2]), ("weights.ckpt", b"")):
-        folder = tmp_path / f"{file} {len(damaged)}"
+        folder = Path(f"{file} {len(damaged)}")  # relative, as by the default paths.outputs
         shutil.copytree(last.parent, folder)
         (folder / file).write_bytes(damaged)
         record = complete(folder)
-        assert " · begins anew, for its checkpoint is damaged · " in capsys.readouterr().out, folder
+        assert " · starts again, because its checkpoint is damaged · " in capsys.readouterr().out, folder
         assert untimed(record.curves) == untimed(whole.curves), folder
         assert {path.name for path in folder.iterdir()} == RESULTS
         load_run(folder)
@@ -300,14 +301,16 @@ def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(
     assert "there is no record.json; give the folder of a finished run" in refused()
     shutil.copytree(before, tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
-    load_run(".")
+    record = load_record(before / "record.json")
+    gone = record.config | {"objective": None, "module": record.config["module"] | {"vocab_parallel": False}}
+    (tmp_path / "run" / "record.json").write_text(record.model_copy(update={"config": gone}).to_json())
+    load_run(".")  # a run of settings that there were
     weights = tmp_path / "run" / "weights.ckpt"
     weights.write_bytes(weights.read_bytes()[:-1])
     assert "weights.ckpt: these are not the weights that the record names; repeat the run" in refused()
     weights.unlink()
     assert "there is no weights.ckpt; repeat the run with keep_weights=true force=true" in refused()
     shutil.copy(before / "weights.ckpt", weights)
-    record = load_record(before / "record.json")
     other = record.model_copy(update={"data": record.data | {"content_hash": record.data["content_hash"][::-1]}})
     (tmp_path / "run" / "record.json").write_text(other.to_json())
     assert "its data set has changed" in refused(DataError)

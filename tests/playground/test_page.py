@@ -156,7 +156,10 @@ def test_address_holds_the_state(visit):
             "q=7&logits=1,x,3&foo=2",
             "Ignored in the address: foo; q = 7 became 2 (1 to 2 is allowed); logits: “x” is no number.",
         ),
-        ("cover=1000&class=Z", "cover = 1000 became 99 (80 to 99 is allowed); class: “Z” is none"),
+        ("r=x&cover=1000", "r: “x” is no number; cover = 1000 became 99 (80 to 99 is allowed)"),
+        ("class=Z", "class: “Z” is none"),
+        ("logits=" + "9," * 1001, "logits: 1,001 numbers are too many."),
+        ("%&toString=1", "Ignored in the address: toString; %."),
     ],
 )
 def test_what_the_page_ignores_in_an_address_it_says(visit, fragment, said):
@@ -215,6 +218,8 @@ def test_pasted_logits_become_bars(visit, text):
     ("text", "named"),
     [
         ("1, two, 3", "“two” is no number"),
+        ("[0.5, nan]", "“nan” is no number"),
+        ("1 2 ... 3", "“...” is no number"),
         ("tensor([1., -inf])", "“-inf” is no number"),
         ("0 1e4", "“1e4” is beyond ±1,000"),
         ("tensor(3.)", "1 number is too few"),

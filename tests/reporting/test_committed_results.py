@@ -8,8 +8,8 @@ import pytest
 from matplotlib.text import Text
 
 from reporting.figures import all_figures
+from reporting.records.collected_records import read_records
 from reporting.records.kept_runs import KeptRuns
-from reporting.records.record_files import read_records
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_results import RESULTS
 
@@ -76,3 +76,9 @@ def smallest_text(figure):
     """Points of the smallest text of a figure in a column that is 345 pt wide."""
     texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
     return min(text.get_fontsize() for text in texts) * 345 / 72.27 / figure.get_size_inches()[0]
+
+
+def test_every_committed_svg_follows_the_theme():
+    files = sorted(RESULTS.rglob("*.svg"))
+    assert len(files) > 10
+    assert not [file.name for file in files if "currentColor" not in file.read_text("utf-8")]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from reporting.__main__ import main
-from reporting.records.record_files import read_records, records_path
+from reporting.records.collected_records import read_records, records_path
 from tests.reporting.synthetic_records import finish_runs, keep_records, make_record
 from tests.reporting.synthetic_results import RESULTS, small_records
 

@@ -9,6 +9,7 @@ import yaml
 
 import studies
 import studies.comparison  # while the package is where it is
+from experiments.errors import UserError
 from reporting.text.marked_text import marks
 from studies import __main__ as command
 from studies import tasks
@@ -43,6 +44,7 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
         ["a", "ours", 0.25],
         ["a", "theirs", 0.5],
     ]
+    assert Path("results/studies/coins.csv").stat().st_mtime_ns <= Path("results/studies/coins.yaml").stat().st_mtime_ns
     source = yaml.safe_load(Path("results/studies/coins.yaml").read_text())
     assert source["settings"] == load_study("coins").settings
     assert source["repeat"] == "make study-coins"
@@ -52,7 +54,8 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     assert "**Found.** [Verdicts](../../docs/studies.md#all-verdicts): 1 no gain." in table
     assert "A note." in table
     cells = pd.read_csv("results/studies/coins_tables.csv").to_numpy().tolist()
-    assert cells == [["Means", "ours", "value", pytest.approx(0.875 / 3)], ["Means", "theirs", "value", 1.75 / 3]]
+    means = [["Means", "ours", "value", pytest.approx(0.875 / 3)], ["Means", "theirs", "value", 1.75 / 3]]
+    assert cells == means + 2 * [["Equal", "x", "sides", 2.0]]
     page = command.PAGE.read_text()
     assert page.startswith("Before.")
     assert page.endswith("After.\n")
@@ -79,6 +82,12 @@ def test_no_task_that_other_code_measured_is_among_the_records(coins, monkeypatc
     run()
     assert Path("measured").read_text() == "abc" + "abc"
     assert yaml.safe_load(Path("results/studies/coins.yaml").read_text())["digest"] == ["0" * 12]
+
+
+def test_a_study_without_a_question_on_the_page_is_told_which_row_to_add(coins):
+    command.PAGE.write_text(command.PAGE.read_text().replace("(studies/coins.md)", ""))
+    with pytest.raises(UserError, match=r"add the row: \| \[TITLE\]\(studies/coins\.md\) \| QUESTION \|"):
+        run()
 
 
 @pytest.mark.parametrize(

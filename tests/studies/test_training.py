@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from experiments.identity import ROOT
-from reporting.records.record_files import read_records
+from reporting.records.collected_records import read_records
 from studies import learning_rates, training, training_recipes
 from studies.study import load_study
 

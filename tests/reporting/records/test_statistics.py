@@ -18,6 +18,11 @@ def test_mean_deviation_and_interval_match_a_hand_computation():
     assert (ours.low, ours.high) == pytest.approx((7 / 3 - half_width, 7 / 3 + half_width))
 
 
+def test_equal_values_have_an_interval_without_width():
+    ours = estimate(pd.Series([0.5, 0.5]), 0.95)
+    assert (ours.low, ours.high) == (0.5, 0.5)
+
+
 def test_too_few_seeds_give_nan():
     one = estimate(pd.Series([0.5]), 0.95)
     assert one.mean == 0.5

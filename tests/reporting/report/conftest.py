@@ -22,6 +22,11 @@ def page(kept: KeptRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def payload(page: Path) -> dict[str, Any]:
     """What the page of the project's kept runs carries for its script."""
+    return carried_by(page)
+
+
+def carried_by(page: Path) -> dict[str, Any]:
+    """What a page carries for its script."""
     packed = re.search(r'<script type="application/gzip\+base64" id="payload">(.*?)</script>', page.read_text("utf-8"))
     assert packed is not None
     return json.loads(gzip.decompress(base64.b64decode(packed[1])))

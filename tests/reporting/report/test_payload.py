@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from experiments.repeat import find_record
+from reporting.records.collected_records import finished_records
 from reporting.records.declaration import load_declaration
 from reporting.records.groups import label_runs, style_groups
-from reporting.records.record_files import finished_records
 from reporting.report.page import report_of_outputs
-from reporting.report.payload import repeating_command
 from reporting.summary import best_activation
-from tests.reporting.synthetic_records import as_read, finish_runs, make_record
+from tests.reporting.report.conftest import carried_by
+from tests.reporting.synthetic_records import finish_runs, make_record
 from tests.reporting.synthetic_results import RESULTS
 
 pytestmark = pytest.mark.medium
@@ -76,7 +76,8 @@ def test_the_page_of_own_runs_opens_on_the_answer_of_each_experiment(tmp_path):
             softmax, better = 0.8 + seed / 1000, 0.8 + lead + seed / 900
             finish_runs(tmp_path, [make_record("softmax", seed, experiment, {"accuracy": softmax})])
             finish_runs(tmp_path, [make_record("sparsemax", seed, experiment, {"accuracy": better})])
-    groups = style_groups([label_runs(finished_records(tmp_path, name)) for name in ("digits", "digits_lt")])
+    runs = [finished_records(tmp_path, name).values() for name in ("digits", "digits_lt")]
+    groups = style_groups([label_runs([*of_one]) for of_one in runs])
     said = [
         best_activation(name, of, load_declaration().confidence)
         for name, of in zip(("digits", "digits_lt"), groups, strict=True)
@@ -95,5 +96,6 @@ def test_the_command_of_a_run_names_its_record(payload, tmp_path):
         assert (python, module) == ("python", "experiments.repeat")
         record = find_record(Path(file), *(word.partition("=")[2] for word in which))
         assert (record.run_id, record.seed) == (run["run_id"], run["seed"])
-    finished = as_read(make_record(experiment="digits"))
-    assert repeating_command(finished, tmp_path / "record.json").endswith(f" {tmp_path}/record.json")
+    finish_runs(tmp_path, [make_record(experiment="digits")])  # in folders of other names than a run's own
+    (run,) = carried_by(report_of_outputs(tmp_path, tmp_path / "report.html"))["runs"].values()
+    assert Path(shlex.split(run["command"])[-1]) == next(tmp_path.rglob("record.json"))

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from studies.comparison import compare
 from studies.study import Finding, Report
 
@@ -24,4 +26,6 @@ def measure(task, settings, data):
 def report(records, settings, shown):
     found = compare(records, "loss", "ours", "theirs", "data_set")
     finding = Finding("toss", "ours", "theirs", found.verdict("lower"), str(found), found.units, 1)
-    return Report({"Means": records.groupby("contender")["value"].mean().reset_index()}, [finding], ["A note."])
+    means = records.groupby("contender")["value"].mean().reset_index()
+    equal = pd.DataFrame({"coin": ["x", "x"], "sides": [2, 2]})
+    return Report({"Means": means, "Equal": equal}, [finding], ["A note."])

@@ -1,4 +1,7 @@
-"""The records of an experiment: collected from its finished runs, and kept as one line for each run."""
+"""The records of an experiment: collected from its finished runs, and kept as one line for each run.
+
+What one record must be: `experiments/record.py`.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -44,8 +47,8 @@ def read_records(results: Path, experiment: str) -> list[Record]:
     return records
 
 
-def finished_records(outputs: Path, experiment: str) -> list[Record]:
-    """Read every <outputs>/<experiment>/**/record.json, sorted by activation, q, r and seed.
+def finished_records(outputs: Path, experiment: str) -> dict[Path, Record]:
+    """Each file <outputs>/<experiment>/**/record.json with its record, sorted by activation, q, r and seed.
 
     Raises:
         RecordError: if no run has finished, a record is malformed, or a run is recorded twice.
@@ -60,7 +63,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
             f"{folder}: no finished run of {experiment!r} (no record.json below it); run it with "
             f"`python run.py experiment={experiment}`, or name another folder with --outputs"
         )
-    return sorted(records, key=_order)
+    return dict(sorted(zip(files, records, strict=True), key=lambda one: _order(one[1])))
 
 
 def collect(
@@ -79,7 +82,7 @@ def collect(
     """
     texts = {}
     for experiment in experiments:
-        records = finished_records(outputs, experiment)
+        records = [*finished_records(outputs, experiment).values()]
         for record in records:
             record.config.pop("paths", None)
             record.config["data"].pop("folder", None)

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.record import RecordError
 from experiments.run_folder import finished_run_aside
-from reporting.records.record_files import collect, read_records, records_path
+from reporting.records.collected_records import collect, read_records, records_path
 from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record
 
 

@@ -1,4 +1,4 @@
-// Where the objective is not concave it can have two maxima, and the map jumps from one to the other.
+// Two line charts of the jump: where the objective is not concave it can have two maxima, and the map jumps between them.
 
 const CURVE = 161, MEMBERS = 240, HALVINGS = 24;
 const BOX = { left: 34, right: 352, top: 8, bottom: 128 };
