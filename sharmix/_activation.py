@@ -13,10 +13,10 @@ from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
     UnweightedLossOptions,
-    check_shape,
     composed_class_loss,
     fenchel_young_loss,
 )
+from sharmix._targets import check_shape
 
 # The values that `repr` leaves out.
 _USUAL = {"learned": (), "objective": "fenchel_young", "dim": -1, "nonconcave": "global", "masked_rows": "nan"}

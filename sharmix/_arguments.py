@@ -28,8 +28,6 @@ _ALLOWED = {
     "tau": (-math.inf, False, math.inf),
 }
 
-_ROUNDED = 2**-8  # rounding to bfloat16 changes a sum of probabilities by at most half of this
-
 
 def as_tensor(order: Order, caller: Caller) -> Tensor:
     """A number as a float64 tensor, in which 1 + 1e-9 differs from 1; a tensor as it is."""
@@ -173,17 +171,6 @@ def checked(order: Order, name: str) -> Order:
     return order * _ones_if_allowed(order.detach(), name)
 
 
-def outside_classes(indices: Tensor, classes: int) -> Tensor:
-    """Which class indices are out of range."""
-    return (indices < 0) | (indices >= classes)
-
-
-def label_error(label: float, classes: int, ignore_index: int | None = None) -> ValueError:
-    """The error for a class index out of range; `ignore_index` is None where every row counts."""
-    ignored = "" if ignore_index is None else f" and ignore_index={ignore_index}"
-    return ValueError(f"label {label} is out of range for {classes} classes; allowed are 0 to {classes - 1}{ignored}")
-
-
 def _out_of_range(name: str, value: float) -> str:
     least, included, most = _ALLOWED[name]
     bound = f" and {'>=' if included else '>'} {least:g}" if math.isfinite(least) else ""
@@ -204,7 +191,9 @@ def define_operator(
     return getattr(torch.ops.sharmix, name).default
 
 
-def _operator(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+def check_operator(
+    schema: str, fake: Callable[..., Tensor]
+) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Make an operator of a check of values, with `fake` for its output's shape.
 
     Python cannot read the values of a traced or batched tensor, but an operator can. The caller uses the operator's
@@ -224,34 +213,6 @@ def _operator(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[..
     return decorate
 
 
-@_operator("(Tensor values, str name) -> Tensor", lambda values, name: torch.ones_like(values))
+@check_operator("(Tensor values, str name) -> Tensor", lambda values, name: torch.ones_like(values))
 def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
     return torch.ones_like(checked_values(values, name))
-
-
-@_operator(
-    "(Tensor targets) -> Tensor",
-    lambda y: y.new_empty(y.shape[:-1], dtype=torch.promote_types(y.dtype, torch.float32)),
-)
-def checked_distribution(targets: Tensor) -> Tensor:
-    """1 for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
-    if (targets < 0).any():
-        raise ValueError(f"soft targets must be >= 0, got {targets[targets < 0][0].item()!r}")
-    totals = targets.sum(-1, dtype=torch.promote_types(targets.dtype, torch.float32))
-    wrong = ~((totals - 1).abs() <= _ROUNDED)
-    if wrong.any():
-        raise ValueError(f"soft targets must sum to 1 over the classes, got a sum of {totals[wrong][0].item()!r}")
-    return torch.ones_like(totals)
-
-
-@_operator(
-    "(Tensor targets, SymInt classes, SymInt ignore_index) -> Tensor",
-    lambda targets, classes, ignore_index: torch.empty_like(targets, dtype=torch.int64),
-)
-def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
-    """Class indices as int64, 0 where they are `ignore_index`; ValueError if one is out of range."""
-    indices = torch.where(targets == ignore_index, 0, targets).long()
-    outside = outside_classes(indices, classes)
-    if outside.any():
-        raise label_error(indices[outside][0].item(), classes, ignore_index)
-    return indices

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypedDict
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_classes, checked_distribution, checked_memory
+from sharmix._targets import check_targets, checked_classes, checked_distribution
 
 Reduction = Literal["none", "mean", "sum"]
 
@@ -162,40 +162,6 @@ def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> 
         raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
-
-
-def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None:
-    if not isinstance(targets, Tensor):
-        raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
-    checked_memory(targets)
-    if targets.dtype is torch.int64 and targets.shape == logits.shape[:-1] and targets.device == logits.device:
-        return  # as in most calls
-    if targets.dtype == torch.bool or targets.is_complex():
-        raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
-    if targets.device != logits.device:
-        raise ValueError(f"targets are on {targets.device}, but {name} on {logits.device}; move one of them")
-    check_shape(logits, targets, -1, name)
-
-
-def check_indices(logits: Tensor, targets: Tensor, name: str) -> None:
-    """`check_targets` where probabilities are not allowed."""
-    if isinstance(targets, Tensor) and targets.is_floating_point():
-        raise TypeError(f"targets must be class indices of an integer type, got {targets.dtype}")
-    check_targets(logits, targets, name)
-
-
-def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits") -> None:
-    """Raise ValueError if the shape of the targets does not fit logits whose classes are along `dim`."""
-    soft, shape = targets.is_floating_point(), logits.shape
-    allowed = shape if soft else shape[:dim] + shape[dim:][1:]
-    if targets.shape != allowed:
-        where = f", classes along dim={dim}" if name == "logits" else ""
-        one_hot = "; if these are one-hot, convert them with .float() or pass the class indices"
-        raise ValueError(
-            f"{'probabilities' if soft else 'class indices'} of shape {tuple(targets.shape)} do not match {name} of "
-            f"shape {tuple(shape)}{where}; they must be of shape {tuple(allowed)}"
-            + (" (class indices are of an integer type)" if soft else one_hot if targets.shape == shape else "")
-        )
 
 
 def check_weight(logits: Tensor, weight: Tensor) -> None:

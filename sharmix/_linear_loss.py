@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import Order, checked_classes, classes_last, one_value, widened
+from sharmix._arguments import Order, classes_last, one_value, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_indices, check_options
+from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options
 from sharmix._private_torch import keeps_graph
+from sharmix._targets import check_indices, checked_classes
 from sharmix.functional import Nonconcave, fenchel_young_loss, orders_of
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows

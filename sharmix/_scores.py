@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_classes
 from sharmix._fenchel_young import Reduction
+from sharmix._targets import checked_classes
 
 
 def proper_score(

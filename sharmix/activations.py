@@ -12,11 +12,12 @@ from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
 from sharmix._activation import Activation
-from sharmix._arguments import Order, checked, checked_classes, classes_last, one_value, widened
+from sharmix._arguments import Order, checked, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned, learned_names
 from sharmix._scores import proper_score
+from sharmix._targets import checked_classes
 from sharmix.functional import AlphaReLURegulariser, MaskedRows, Nonconcave, SharmaMittalRegulariser, fenchel_young_loss
 from sharmix.registry import register
 

@@ -16,9 +16,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_number, classes_last, label_error, outside_classes
-from sharmix._fenchel_young import check_targets
+from sharmix._arguments import checked_number, classes_last
 from sharmix._operators.orders import checked_orders, is_concave
+from sharmix._targets import check_targets, label_error, outside_classes
 
 __all__ = ["SupportPredictor", "support_scores"]
 

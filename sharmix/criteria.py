@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from sharmix._activation import Activation
 from sharmix._arguments import Order
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import LossOptions, check_options, check_shape
+from sharmix._fenchel_young import LossOptions, check_options
+from sharmix._targets import check_shape
 from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation

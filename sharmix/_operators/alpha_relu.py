@@ -5,12 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked_classes, checked_memory, checked_number
+from sharmix._arguments import Order, checked_memory, checked_number
 from sharmix._caller import Caller, is_last_derivative
 from sharmix._operators import backend, cpu
 from sharmix._operators.any_device import reduced
 from sharmix._operators.autograd import error_of, goes_directly
 from sharmix._private_torch import is_plain_tensor
+from sharmix._targets import checked_classes
 
 
 def weights(logits: Tensor, alpha: Order, tau: Order) -> Tensor:

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_classes, widened
+from sharmix._arguments import widened
 from sharmix._mathematics.equation import Equation
 from sharmix._mathematics.global_maximum import global_maximum
 from sharmix._mathematics.knots import from_last_knot
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators.orders import Orders, Slopes, columns, is_concave
+from sharmix._targets import checked_classes
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Any]:

@@ -141,7 +141,7 @@ class ClassLoss(torch.autograd.Function):
 
 
 def _tensors(orders: Orders) -> Sequence[Tensor | None]:
-    """The orders that are tensors, in their places, as inputs of a node. Each input takes it time, numbers have none."""
+    """The orders that are tensors, in their places, as inputs of a node: none if all are numbers, which saves time."""
     if are_numbers(orders):
         return ()
     return [order if isinstance(order, Tensor) else None for order in orders]

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import label_error
 from sharmix._operators.orders import Orders, Slopes, are_numbers, largest
 from sharmix._private_torch import parallel_loop
+from sharmix._targets import label_error
 
 DTYPES = (torch.float32, torch.float64)
 BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # to try first, by the capability that torch reports

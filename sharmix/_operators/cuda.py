@@ -15,9 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sharmix._arguments import label_error
 from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, Slopes, columns, is_concave, largest
+from sharmix._targets import label_error
 
 _SHORT = 2048  # classes in registers: with more in each thread, or more threads, registers are spilled to memory
 _BLOCK = 256  # classes of a longer row, or candidates, that are read at a time

@@ -11,11 +11,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sharmix._arguments import checked_classes
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._mathematics.series import expm1_ratio
 from sharmix._operators import any_device, cuda
 from sharmix._operators.orders import Orders, Slopes, columns
+from sharmix._targets import checked_classes
 
 _FEW = 64  # rows, which would leave most of a GPU idle
 _LONG = 65536  # classes, from which on launches cost less than they save

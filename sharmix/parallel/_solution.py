@@ -13,10 +13,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from sharmix._arguments import Order, define_operator, label_error, outside_classes, widened
+from sharmix._arguments import Order, define_operator, widened
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._operators.backend import select_implementation
 from sharmix._operators.orders import checked_orders
+from sharmix._targets import label_error, outside_classes
 from sharmix.parallel._newton import SplitRows, shifted, shrinkage_and_log_powers
 from sharmix.parallel._split import Split, Targets
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from sharmix._arguments import Order, as_tensor, classes_last, number, one_value
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_indices, check_options, reduced
+from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, reduced
 from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
+from sharmix._targets import check_indices
 from sharmix.parallel._solution import solve
 from sharmix.parallel._split import Split, Targets
 

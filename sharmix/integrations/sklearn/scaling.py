@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from sharmix._arguments import label_error, outside_classes
+from sharmix._targets import label_error, outside_classes
 from sharmix.functional import sharmix
 from sharmix.integrations.sklearn._weights import checked_weights
 
