@@ -1,4 +1,7 @@
-"""Names of activations: register a class under a name, list the names, build a module from a name."""
+"""Names of activations: register a class under a name, list the names, build a module from a name.
+
+The library registers its own in sharmix/activations.py.
+"""
 
 import difflib
 import importlib

@@ -6,7 +6,8 @@ the same quantities are written with the entropies of p and of its escort distri
     Uᵢ = log pᵢ + R_{2−q}      âᵢ = pᵢ e^{−δUᵢ} = pᵢ^{2−q}/Σ pⱼ^{2−q}      ṽᵢ = (pᵢ − âᵢ)/δ
     tᵢ = log pᵢ + R_q          ρᵢ = (e^{δtᵢ} − 1)/δ                        Q  = Σ ṽᵢρᵢ
 
-and none of them loses digits as q → 1. The operations are differentiable, so second derivatives follow.
+and none of them loses digits as q → 1. The operations are differentiable, so second derivatives follow. The kernels
+compute the first derivatives themselves, in csrc/gradients.h and _operators/cuda.py.
 """
 
 import torch
