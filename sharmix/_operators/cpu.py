@@ -20,7 +20,7 @@ from sharmix._targets import label_error
 
 DTYPES = (torch.float32, torch.float64)
 BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # to try first, by the capability that torch reports
-SMALL = 1 << 15  # logits, up to which the forward pass of a loss computes its gradient too, and saves a second pass
+SMALL = 1 << 18  # logits, up to which the forward pass of a loss computes its gradient too, and saves a second pass
 _SOURCES = sorted(Path(__file__).parents[1].glob("csrc/[a-z]*.*"))  # none in an installation from a wheel
 _DIGEST = str(zlib.crc32(b"".join(file.read_bytes() for file in _SOURCES))) if _SOURCES else None  # as in setup.py
 _SCALARS = {dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in DTYPES}
