@@ -68,13 +68,7 @@ def of_kind(of_rows: Tensor, slopes: str, divisor: float | Tensor = 1.0) -> Slop
 
 
 def class_loss(
-    logits: Tensor,
-    targets: Tensor,
-    orders: Orders,
-    ignore_index: int,
-    reduction: str,
-    slopes: str,
-    keeps: str,
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, Tensor]:
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
     logits = torch.where(counted.unsqueeze(-1), widened(logits), 0)

@@ -83,13 +83,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: st
 
 
 def class_loss(
-    logits: Tensor,
-    targets: Tensor,
-    orders: Orders,
-    ignore_index: int,
-    reduction: str,
-    slopes: str,
-    keeps: str,
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, float]:
     logits = _readable(logits)
     size, rows, classes = _shape(logits)

@@ -501,13 +501,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: st
 
 
 def class_loss(
-    logits: Tensor,
-    targets: Tensor,
-    orders: Orders,
-    ignore_index: int,
-    reduction: str,
-    slopes: str,
-    keeps: str,
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor, None, Slopes, Tensor]:
     logits, targets = logits.contiguous(), targets.contiguous()
     wanted = slopes != "none"

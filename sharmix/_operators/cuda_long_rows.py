@@ -90,13 +90,7 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
 
 
 def class_loss(
-    logits: Tensor,
-    targets: Tensor,
-    orders: Orders,
-    ignore_index: int,
-    reduction: str,
-    slopes: str,
-    keeps: str,
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor, None, Slopes, Tensor]:
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
     logits = logits.contiguous()
