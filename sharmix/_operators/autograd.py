@@ -1,7 +1,8 @@
 """The autograd nodes of the map and of its loss against class indices, and the way of each caller to them.
 
 The node of a plain caller calls an implementation itself: torch's dispatcher, and its rules for transforms, take longer
-than a small batch. Callers that torch compiles, traces or transforms use the torch operators, which call the same.
+than a small batch. Callers that torch compiles, traces or transforms use the torch operators, which call the same
+implementations.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from sharmix._private_torch import forward_mode_active, forward_mode_depth, is_p
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
 Gradients = list[Tensor | None]
+_SMALL = 1 << 18  # logits, at most 1 MiB of float32: the gradient that a loss keeps beyond its logits
 _TYPES_OF_ORDERS = frozenset((float, Tensor, torch.nn.Parameter))  # of plain callers: no subclass of a tensor
 
 
@@ -51,10 +53,10 @@ def class_loss(
     caller: Caller,
     nonconcave: str = "global",
 ) -> Tensor:
-    """L(z, y) = Ω*(z) − z_y against class indices, int64 [...]; value and gradient need one pass over the logits each.
+    """L(z, y) = Ω*(z) − z_y against class indices, int64 [...].
 
     For the backward pass a node keeps the logits and four numbers of each row, from which its distribution is known.
-    In their place it may keep the gradient, where that costs less.
+    The mean or sum of a small batch keeps the gradient instead, which is computed with the value in one pass.
     """
     if goes_directly(caller, logits, orders) and is_plain_tensor(targets):
         return ClassLoss.apply(logits, targets, (orders, nonconcave, ignore_index, reduction), *_tensors(orders))
@@ -63,7 +65,7 @@ def class_loss(
 
 
 def goes_directly(caller: Caller, logits: Tensor, orders: Sequence[Order]) -> bool:
-    """Whether a node may call an implementation: nothing but autograd in reverse needs to see the operators."""
+    """Whether a node may call an implementation: no compiler, trace, transform or mode has to see operators."""
     return caller.is_plain and is_plain_tensor(logits) and _TYPES_OF_ORDERS.issuperset(map(type, orders))
 
 
@@ -108,7 +110,8 @@ class ClassLoss(torch.autograd.Function):
         implementation = backend.select_implementation(logits, values)
         wants_logits, _, _, *wanted = ctx.needs_input_grad
         slopes = _kind_of_slopes(wanted, values, logits, reduction)
-        keeps = "nothing" if not wants_logits else "states" if reduction == "none" else "gradient"
+        small = reduction != "none" and logits.numel() <= _SMALL
+        keeps = "nothing" if not wants_logits else "gradient" if small else "states"
         options = values, ignore_index, reduction, slopes, keeps
         loss, states, *ctx.found, divisor = implementation.class_loss(logits, targets, *options)
         ctx.solved_by = implementation, options, divisor, nonconcave
@@ -135,16 +138,17 @@ class ClassLoss(torch.autograd.Function):
             gradient = implementation.class_loss_backward(logits, targets, states, grad, values, ignore_index, divisor)
         if kind == "rows":
             slopes = (grad / divisor).unsqueeze(-1) * slopes
-        elif kind == "sums" and not is_one:
+        elif kind == "sums" and (states is not None or not is_one):  # copies, where a second pass reads them again
             slopes = [slope * grad for slope in slopes]
         return gradient, None, None, *_wanted_slopes(slopes, wanted)
 
 
 def _tensors(orders: Orders) -> Sequence[Tensor | None]:
-    """The orders that are tensors, in their places, as inputs of a node: none if all are numbers, which saves time."""
+    """The orders that a node needs as tensors, in their places: learned ones, and those with a value for each row."""
     if are_numbers(orders):
-        return ()
-    return [order if isinstance(order, Tensor) else None for order in orders]
+        return ()  # an input that nobody needs takes a node time, too
+    kept = [isinstance(order, Tensor) and (order.requires_grad or order.numel() != 1) for order in orders]
+    return [order if keep else None for order, keep in zip(orders, kept, strict=True)]  # type: ignore[misc]
 
 
 def _given(values: Sequence[Any], tensors: Sequence[Tensor | None]) -> Any:

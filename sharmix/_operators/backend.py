@@ -42,10 +42,10 @@ class Implementation(Protocol):
     ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, float | Tensor]:
         """The reduced loss against class indices [...]; rows whose target is `ignore_index` have the loss 0.
 
-        After it come, for the gradient by the logits, four numbers of each row's solution, [..., 4], unless `keeps` is
-        `nothing`; or in their place, where that costs less and `keeps` is `gradient`, the gradient of the mean or sum.
-        Then come the slopes of each row's loss by q, r and T₀, or those of the mean or sum, as for `map_backward`; and
-        the divisor of the sum, at least 1.
+        Returns the loss, states, gradient, slopes and divisor. The states are four numbers of each row's solution,
+        [..., 4], for `class_loss_backward`. If `keeps` is `gradient`, there may be the gradient of the mean or sum by
+        the logits in their place. If it is `nothing`, neither is needed. The slopes are those of each row's loss by q,
+        r and T₀, or of the mean or sum, as for `map_backward`. The divisor of the sum is at least 1.
         """
 
     def class_loss_backward(

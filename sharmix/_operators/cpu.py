@@ -1,7 +1,8 @@
 """The compiled CPU kernel: its builds, and its functions on tensors, which are those of `backend.Implementation`.
 
 The kernel reads and writes plain memory: this module makes tensors contiguous, allocates the results and passes
-addresses. Each order is a number, or a tensor of float64 [rows, 1].
+addresses. Each order is a number, or a tensor of float64 [rows, 1]. A hook of
+saved tensors may give the backward pass half precision, which becomes float32 here.
 """
 
 import importlib
@@ -14,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sharmix._arguments import widened
 from sharmix._operators.orders import Orders, Slopes, are_numbers, largest
 from sharmix._private_torch import parallel_loop
 from sharmix._targets import label_error
 
 DTYPES = (torch.float32, torch.float64)
 BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # to try first, by the capability that torch reports
-SMALL = 1 << 18  # logits, up to which the forward pass of a loss computes its gradient too, and saves a second pass
 _SOURCES = sorted(Path(__file__).parents[1].glob("csrc/[a-z]*.*"))  # none in an installation from a wheel
 _DIGEST = str(zlib.crc32(b"".join(file.read_bytes() for file in _SOURCES))) if _SOURCES else None  # as in setup.py
 _SCALARS = {dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in DTYPES}
@@ -70,7 +71,7 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str) -> tuple[Tensor, Slopes]:
-    p, grad = _readable(probabilities), _readable(grad)
+    p, grad = _readable(widened(probabilities)), _readable(grad)
     if grad.dtype is not p.dtype:
         grad = grad.to(p.dtype)
     if grad.shape != p.shape:
@@ -85,12 +86,12 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: st
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, float]:
-    logits = _readable(logits)
+    logits = _readable(widened(logits))
     size, rows, classes = _shape(logits)
     targets = _checked_entries(targets, torch.int64, rows)
     loss, losses = _losses(logits, reduction)
     states = gradient = None
-    if keeps == "gradient" and logits.numel() <= SMALL:
+    if keeps == "gradient":
         gradient = torch.empty_like(logits)
     elif keeps != "nothing":
         states = logits.new_empty((*logits.shape[:-1], 4), dtype=torch.float64)
@@ -112,7 +113,7 @@ def class_loss_backward(
     ignore_index: int,
     divisor: float | Tensor,
 ) -> Tensor:
-    logits = _readable(logits)
+    logits = _readable(widened(logits))
     size, rows, classes = _shape(logits)
     targets, states = _checked_entries(targets, torch.int64, rows), _checked_entries(states, torch.float64, 4 * rows)
     grad, step = _gradient_of_rows(grad, logits, rows)
@@ -128,7 +129,7 @@ def alpha_relu_loss(
     logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, reduction: str
 ) -> tuple[Tensor, float]:
     """The reduced loss of α-ReLU against class indices [...], and the divisor of its gradient."""
-    logits = _readable(logits)
+    logits = _readable(widened(logits))
     size, rows, classes = _shape(logits)
     targets = _checked_entries(targets, torch.int64, rows)
     loss, losses = _losses(logits, reduction)
@@ -143,7 +144,7 @@ def alpha_relu_loss_backward(
     logits: Tensor, targets: Tensor, grad: Tensor, alpha: float, tau: float, ignore_index: int, divisor: float
 ) -> Tensor:
     """grad (p − y)/divisor, with p of α-ReLU, for one grad for each row, [...], or one grad for all rows."""
-    logits = _readable(logits)
+    logits = _readable(widened(logits))
     size, rows, classes = _shape(logits)
     targets = _checked_entries(targets, torch.int64, rows)
     grad, step = _gradient_of_rows(grad, logits, rows)
@@ -168,13 +169,13 @@ def _slopes(values: Tensor, kind: str) -> tuple[Slopes, tuple[int, ...]]:
     if kind == "rows":
         slopes = values.new_empty((*values.shape[:-1], 3))
         return slopes, (slopes.data_ptr(), 0, 0, 0)
-    like = _SCALARS[values.dtype]  # three tensors, for autograd adds views of one more slowly
+    like = _SCALARS[values.dtype]  # three tensors, because autograd adds up views of one tensor more slowly
     by_q, by_r, by_temperature = torch.empty_like(like), torch.empty_like(like), torch.empty_like(like)
     return (by_q, by_r, by_temperature), (0, by_q.data_ptr(), by_r.data_ptr(), by_temperature.data_ptr())
 
 
 def _gradient_of_rows(grad: Tensor, logits: Tensor, rows: int) -> tuple[Tensor, int]:
-    """The gradient of each row's loss, or one for all rows, and how far apart those of two rows are."""
+    """The gradient of each row's loss, or one for all rows, and the step from one row's to the next, 0 or 1."""
     grad = _checked_entries(grad, logits.dtype, 1)
     step = int(grad.numel() > 1)
     if step and grad.numel() != rows:
@@ -183,7 +184,7 @@ def _gradient_of_rows(grad: Tensor, logits: Tensor, rows: int) -> tuple[Tensor, 
 
 
 def _label_error(row: float, targets: Tensor, logits: Tensor, ignore_index: int) -> ValueError:
-    """The error for a row that the kernel reports, since its target is no class."""
+    """The error for a row whose target is no class, as the kernel reports."""
     return label_error(int(targets.flatten()[int(row)]), logits.shape[-1], ignore_index)
 
 

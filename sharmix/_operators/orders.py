@@ -54,7 +54,7 @@ def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
             rows = *logits.shape[:-1], 1
             return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous().resolve_neg()
         order = float(order.item())
-    return order if 1 <= order <= 2 else checked_number(order, name)  # every order allows 1 to 2
+    return order if 1 <= order <= 2 else checked_number(order, name)  # values from 1 to 2 are allowed for every order
 
 
 def _refuse_steep(r: float | Tensor, classes: int) -> None:

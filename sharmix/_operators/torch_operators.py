@@ -1,7 +1,7 @@
 """The operators for callers that torch compiles, traces or transforms: schema, computation, shapes, vmap rule.
 
-q, r and T₀ are tensors that broadcast to [..., 1]. Their values are checked here,
-where no traced or batched tensor is in the way, and a compiler cannot drop the check.
+q, r and T₀ are tensors that broadcast to [..., 1]. Their values are checked inside
+the operators, where they can be read, and where a compiler cannot drop the check.
 """
 
 import re

@@ -74,7 +74,7 @@ void map_backward(int64_t bytes, int64_t rows, int64_t classes, Column q, Column
 // The divisor of a sum of losses: the number of rows that count for a mean, else 1.
 double divisor_of(const Targets& targets, int64_t rows, bool is_mean) { return is_mean ? double(targets.counted(rows)) : 1; }
 
-// Writes the sum of losses over a divisor, and returns the divisor of gradients: no row counts if the former is 0.
+// Writes the sum of the losses divided by `divisor`. Returns the divisor of gradients: the same, or 1 if no row counts.
 template <class T> double reduce(const T* losses, int64_t rows, double divisor, Address to) {
     *static_cast<T*>(to) = T(std::accumulate(losses, losses + rows, 0.0) / divisor);
     return divisor ? divisor : 1;
@@ -82,7 +82,7 @@ template <class T> double reduce(const T* losses, int64_t rows, double divisor, 
 
 // logits and targets [rows] -> the sum of the losses, or their mean over the rows that count; losses [rows], states
 // [rows, 4] of float64, slopes by the orders of each row [rows, 3] or those of the sum or mean, and the gradient of the
-// sum or mean. Returns the divisor of the gradient. If a target is no class, returns minus its row less 1.
+// sum or mean. Returns the divisor of the gradient. If a target is no class, returns -1 - row.
 double class_loss(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Column temperature, Address logits,
                   const int64_t* targets, int64_t ignored, bool is_mean, Address loss, Address losses, State* states,
                   Address gradient, Address slopes, Address by_q, Address by_r, Address by_temperature) {
@@ -133,7 +133,7 @@ double alpha_relu_loss(int64_t bytes, int64_t rows, int64_t classes, double alph
     return divisor;
 }
 
-// Its gradient as `class_loss_backward` has it.
+// The gradient of this loss. Arguments and result are as for `class_loss_backward`.
 int64_t alpha_relu_loss_backward(int64_t bytes, int64_t rows, int64_t classes, double alpha, double tau, Address logits,
                                  const int64_t* targets, int64_t ignored, Address grad, int64_t step, double divisor,
                                  Address by_logits) {

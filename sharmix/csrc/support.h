@@ -104,8 +104,8 @@ INLINE int64_t append(const float* row, int64_t start, __mmask16 some, float thr
     return __builtin_popcount(kept);
 }
 
-// The processor cannot predict which vectors have one of few entries above the threshold. So they are listed first, without
-// branches. It saves a fifth of the map's forward pass at 256 x 10000.
+// If few entries are above the threshold, the processor cannot predict which vectors hold them. So these vectors are
+// listed first, without branches. It saves a fifth of the map's forward pass at 256 x 10000.
 inline int64_t append_few(const float* row, int64_t start, int64_t stop, float threshold, float* value, int32_t* place) {
     constexpr int64_t LISTED = 64;
     int32_t starts[LISTED];

@@ -129,13 +129,15 @@ def test_losses_of_half_precision_have_the_results_of_single():
         torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
-def test_a_gradient_changed_in_place_changes_no_later_one():
-    z = logits().requires_grad_()
-    loss = sharmix.fenchel_young_loss(z, torch.arange(7))
-    first = torch.autograd.grad(loss, z, retain_graph=True)[0]
-    expected = first.clone()
-    first.zero_()
-    assert torch.equal(torch.autograd.grad(loss, z)[0], expected)
+@pytest.mark.parametrize("rows", [7, 6000])
+def test_a_gradient_changed_in_place_changes_no_later_one(rows):
+    z, q = logits(rows).requires_grad_(), torch.tensor(1.5, requires_grad=True)
+    loss = sharmix.fenchel_young_loss(z, torch.arange(rows) % 50, q)
+    first = torch.autograd.grad(loss, (z, q), retain_graph=True)
+    expected = [gradient.clone() for gradient in first]
+    for gradient in first:
+        gradient.zero_()
+    torch.testing.assert_close(torch.autograd.grad(loss, (z, q)), tuple(expected), rtol=0, atol=0)
 
 
 @needs_kernel
@@ -187,6 +189,28 @@ def test_a_second_backward_pass_reads_targets_that_a_hook_keeps_in_fewer_bytes(d
         loss = sharmix.fenchel_young_loss(z, torch.arange(7))
     first, second = (torch.autograd.grad(loss, z, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
+
+
+HALVED = {
+    "map": lambda z: (sharmix.sharmix(z) * logits(*z.shape)).sum(),
+    "loss of each row": lambda z: sharmix.fenchel_young_loss(z, torch.arange(len(z)) % 50, reduction="none").sum(),
+    "loss": lambda z: sharmix.fenchel_young_loss(z, torch.arange(len(z)) % 50),
+    "alpha-ReLU": lambda z: sharmix.alpha_relu_loss(z, torch.arange(len(z)) % 50),
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("rows", [7, 6000])
+@pytest.mark.parametrize("output", HALVED.values(), ids=HALVED)
+def test_two_backward_passes_read_what_a_hook_keeps_in_half_precision(output, rows):
+    z = logits(rows).requires_grad_()
+    halved = lambda x: x.bfloat16() if x.dtype == torch.float32 else x  # noqa: E731
+    with torch.autograd.graph.saved_tensors_hooks(halved, lambda x: x):
+        found = output(z)
+    (expected,) = torch.autograd.grad(output(z), z)
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(found, z, retain_graph=True)
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=0.05 * float(expected.abs().max()))
 
 
 @needs_kernel
