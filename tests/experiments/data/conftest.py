@@ -17,7 +17,7 @@ def write_cifar100(folder: Path) -> None:
 
 def write_corpus(folder: Path) -> None:
     for split in ("train", "val", "test"):
-        generated.write_pairs(folder, split, generated.lines(generated.GERMAN), generated.lines(generated.ENGLISH))
+        generated.write_pairs(folder, split, generated.GERMAN, generated.ENGLISH)
 
 
 def write_tiny_imagenet(folder: Path) -> None:

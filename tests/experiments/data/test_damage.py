@@ -16,7 +16,6 @@ from tests.experiments.data.generated import (
     WNIDS,
     cifar_rows,
     encoded,
-    lines,
     slope,
     tiny_rows,
     write_cifar,
@@ -84,8 +83,8 @@ def archive_with(spoil: Spoil) -> Spoil:
     return lambda folder: spoil(write_tiny_archive(folder))
 
 
-def pairs_with(split: str, german: bytes) -> Spoil:
-    return lambda folder: write_pairs(folder, split, german, lines(ENGLISH))
+def pairs_with(german: list[str]) -> Spoil:
+    return lambda folder: write_pairs(folder, "test", german, ENGLISH)
 
 
 WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
@@ -121,8 +120,8 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
         archive_with(lambda home: (home / "val/images/val_3.JPEG").write_bytes(b"no image")),
         ["tiny-imagenet-200/val/images/val_3.JPEG: cannot be read"],
     ),
-    ("pairs", pairs_with("test", lines(GERMAN[:-1])), ["test.de has 19 lines, but", "test.en has 20"]),
-    ("pairs", pairs_with("test", b"\n" * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
+    ("pairs", pairs_with(GERMAN[:-1]), ["test.de has 19 lines, but", "test.en has 20"]),
+    ("pairs", pairs_with([""] * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
     ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),
     (
         "imagenet",
