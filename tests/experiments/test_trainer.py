@@ -70,23 +70,6 @@ def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group
             build_trainer(options | both, threads=1)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("trainer.num_nodes=2", "trainer.num_nodes=2 is not allowed here: start the run on each machine"),
-        ("+logger.mine._target_=nowhere.Mine", "logger.mine._target_=nowhere.Mine"),
-        ("+callbacks.mine._target_=torch.nn.Identity", "callbacks.mine: Identity must be a Callback of lightning"),
-    ],
-)
-def test_machine_loggers_and_callbacks_are_looked_at_before_any_data_are_read(
-    wrong: str, said: str, tmp_path: Path
-) -> None:
-    asked = settings("experiment=airline", "paths.data=nowhere", wrong)
-    with pytest.raises(ConfigurationError, match=said):
-        Run(asked, tmp_path / "run").complete()
-    assert not (tmp_path / "run").exists()
-
-
 def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
