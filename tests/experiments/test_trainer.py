@@ -15,8 +15,6 @@ from experiments.settings import Group
 from experiments.trainer import build_trainer
 from tests.experiments.building import CONF
 
-OURS = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
-
 
 @pytest.fixture(scope="module")
 def options() -> Group:
@@ -25,7 +23,8 @@ def options() -> Group:
 
 def test_the_configuration_shows_every_option_of_lightning() -> None:
     shown = OmegaConf.load(CONF / "trainer" / "default.yaml")
-    assert set(shown) == set(inspect.signature(L.Trainer).parameters) - OURS
+    of_runs = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
+    assert set(shown) == set(inspect.signature(L.Trainer).parameters) - of_runs
 
 
 WRONG = [  # option, value, words of the message
