@@ -8,6 +8,7 @@ import pytest
 from tests.experiments.data import generated
 
 Write = Callable[[str], Path]
+Spoil = Callable[[Path], object]
 
 
 def write_cifar100(folder: Path) -> None:

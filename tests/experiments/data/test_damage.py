@@ -1,14 +1,13 @@
 """A missing, a truncated or a wrong file, another number of examples, a wrong setting: each is one clear error."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.errors import ConfigurationError, DataError, UserError
-from tests.experiments.data.conftest import Write
+from tests.experiments.data.conftest import Spoil, Write
 from tests.experiments.data.generated import (
     ENGLISH,
     GERMAN,
@@ -24,8 +23,6 @@ from tests.experiments.data.generated import (
     write_tiny_archive,
 )
 from tests.experiments.data.support import loaded, ready, refusal, small
-
-Spoil = Callable[[Path], object]
 
 # The file of each data set that is damaged, and how many examples there are in each part.
 FILES: dict[str, tuple[str, dict[str, int], str]] = {

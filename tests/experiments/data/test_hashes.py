@@ -1,6 +1,5 @@
 """The hash of the contents: whatever changes in a data set changes it, and nothing else does."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,9 @@ import torch
 from torch import Tensor
 
 from experiments.data.examples import InMemory
-from tests.experiments.data.conftest import Write
+from tests.experiments.data.conftest import Spoil, Write
 from tests.experiments.data.generated import ENGLISH, GERMAN, WNIDS, tweets, write_pairs, write_tweets
 from tests.experiments.data.support import loaded, small, small_data
-
-Spoil = Callable[[Path], object]
-
 
 # The hashes that records were made with.
 RECORDED = {
