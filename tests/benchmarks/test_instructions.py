@@ -8,8 +8,6 @@ import yaml
 
 from benchmarks import instructions
 
-WRITTEN = Path(__file__).with_name("callgrind.out").read_text("utf-8")
-
 
 def recorded():
     return yaml.safe_load(instructions.RECORD.read_text(encoding="utf-8"))
@@ -30,8 +28,9 @@ def counted(monkeypatch):
 
 
 def test_the_totals_of_named_parts_are_read():
+    written = Path(__file__).with_name("callgrind.out").read_text("utf-8")
     expected = {"64 × 3, map forward": 58837, "64 × 100, q = 1.3, map forward": 422571}
-    assert instructions.counts_in(WRITTEN) == expected
+    assert instructions.counts_in(written) == expected
 
 
 def test_a_change_beyond_the_tolerance_and_a_step_that_is_new_or_gone_are_too_far(capsys):

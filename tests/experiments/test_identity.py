@@ -1,9 +1,7 @@
 """What a run is known by: only what decides its result."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -15,28 +13,14 @@ from experiments.identity import ROOT, code_of, run_id
 from tests.experiments.building import EXPERIMENTS
 
 
-@pytest.fixture(scope="module")
-def configurations() -> dict[str, dict[str, Any]]:
-    return {experiment: settings(f"experiment={experiment}").model_dump() for experiment in EXPERIMENTS}
-
-
-@pytest.fixture
-def edit(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes a file read as if a line had been added to it."""
+@pytest.mark.medium
+def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    configurations = {experiment: settings(f"experiment={experiment}").model_dump() for experiment in EXPERIMENTS}
     read = identity._content
 
-    def edit(name: str) -> None:
-        edited = ROOT / name
-        assert edited.is_file()
-        monkeypatch.setattr(identity, "_content", lambda file: read(file) + (b"\n# edited" if file == edited else b""))
+    def read_edited(file: Path) -> bytes:
+        return read(file) + (b"\n# edited" if file == edited else b"")
 
-    return edit
-
-
-@pytest.mark.medium
-def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
-    configurations: dict[str, dict[str, Any]], edit: Callable[[str], None]
-) -> None:
     def digests() -> dict[str, str]:
         return {experiment: code_of(config)["digest"] for experiment, config in configurations.items()}
 
@@ -44,7 +28,8 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
     assert before == digests()
     translation = {"copy", "iwslt14", "multi30k", "multi30k_early", "wmt14"}
     images = {name for name in EXPERIMENTS if name.startswith(("cifar100", "imagenet", "tiny_imagenet"))}
-    for file, expected in (
+    monkeypatch.setattr(identity, "_content", read_edited)
+    for name, expected in (
         ("experiments/data/imagenet.py", {"imagenet_lt", "imagenet_balanced"}),
         ("experiments/data/airline.py", {"airline"}),
         ("experiments/data/copying.py", {"copy"}),
@@ -62,8 +47,10 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
         ("run.py", set()),
         ("reporting/tables/__init__.py", set()),
     ):
-        edit(file)
-        assert {name for name, digest in digests().items() if digest != before[name]} == expected, file
+        edited = ROOT / name
+        assert edited.is_file()
+        changed = {experiment for experiment, digest in digests().items() if digest != before[experiment]}
+        assert changed == expected, name
 
 
 def test_classes_and_activations_of_the_users_own_are_part_of_the_code(

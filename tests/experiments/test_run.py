@@ -138,13 +138,6 @@ def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(
     assert {path.name for path in (tmp_path / "killed").iterdir()} == RESULTS
 
 
-@pytest.mark.parametrize("monitor", ["test/loss", "validation/loss"])
-def test_a_callback_may_not_watch_the_test_split_or_one_that_is_not_measured(monitor: str, tmp_path: Path) -> None:
-    wrong = ("callbacks=early_stopping", f"callbacks.early_stopping.monitor={monitor}", "paths.data=nowhere")
-    with pytest.raises(ConfigurationError, match=rf"monitor={monitor} is not allowed; .* run measures train; "):
-        complete(tmp_path / "run", "experiment=airline", *wrong)  # before the data are read
-
-
 def test_a_callback_that_watches_what_is_not_logged_ends_the_run_with_one_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"callbacks: .*`val_loss`.*`train/loss`"):
         complete(tmp_path / "run", "callbacks=early_stopping", "callbacks.early_stopping.monitor=val_loss")

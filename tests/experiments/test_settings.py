@@ -127,6 +127,8 @@ def test_what_would_be_written_elsewhere_or_nowhere_is_refused() -> None:
 
 
 COPY, TWEETS = ("experiment=copy", "data.train_size=300"), ("experiment=airline", "paths.data=nowhere")
+STOPPING = (*TWEETS, "callbacks=early_stopping")
+UNMEASURED = "loss is not allowed; nothing is chosen on the test split, and this run measures train; "
 WRONG = [  # settings, and words of the message; the message on tweets comes before the data are read
     (*COPY, "model.dimension=60", "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
     (*COPY, "module.beam.length_penalty=1e30", "module.beam.length_penalty=1e+30 is not allowed"),
@@ -142,6 +144,11 @@ WRONG = [  # settings, and words of the message; the message on tweets comes bef
     (*TWEETS, "+activation.parameters.dim=-1", "activation.parameters.dim=-1 is not allowed; an experiment's logits"),
     (*TWEETS, "activation=custom", "activation.name=nowhere.Mine", "cannot import"),
     (*COPY, "attention=entmax", "model.attention.alpha=3", "model.attention=entmax_learned: alpha=3"),
+    (*TWEETS, "trainer.num_nodes=2", "trainer.num_nodes=2 is not allowed here: start the run on each machine"),
+    (*TWEETS, "+logger.mine._target_=nowhere.Mine", "logger.mine._target_=nowhere.Mine"),
+    (*TWEETS, "+callbacks.mine._target_=torch.nn.Identity", "callbacks.mine: Identity must be a Callback of lightning"),
+    (*STOPPING, "callbacks.early_stopping.monitor=test/loss", f"monitor=test/{UNMEASURED}"),
+    (*STOPPING, "callbacks.early_stopping.monitor=validation/loss", f"monitor=validation/{UNMEASURED}"),
 ]
 
 
@@ -150,4 +157,5 @@ WRONG = [  # settings, and words of the message; the message on tweets comes bef
 def test_a_wrong_setting_is_named_with_what_is_allowed(wrong: tuple[str, ...], tmp_path: Path) -> None:
     *overrides, said = wrong
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        Run(settings(*overrides), tmp_path).build()
+        Run(settings(*overrides), tmp_path / "run").complete()
+    assert not (tmp_path / "run").exists()

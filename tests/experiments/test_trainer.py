@@ -15,8 +15,6 @@ from experiments.settings import Group
 from experiments.trainer import build_trainer
 from tests.experiments.building import CONF
 
-OURS = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
-
 
 @pytest.fixture(scope="module")
 def options() -> Group:
@@ -25,7 +23,8 @@ def options() -> Group:
 
 def test_the_configuration_shows_every_option_of_lightning() -> None:
     shown = OmegaConf.load(CONF / "trainer" / "default.yaml")
-    assert set(shown) == set(inspect.signature(L.Trainer).parameters) - OURS
+    of_runs = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
+    assert set(shown) == set(inspect.signature(L.Trainer).parameters) - of_runs
 
 
 WRONG = [  # option, value, words of the message
@@ -68,23 +67,6 @@ def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group
         both = {"accumulate_grad_batches": passes, "limit_train_batches": limit}
         with pytest.raises(ConfigurationError, match=rf"limit_train_batches={limit} is not .* counts parts of batches"):
             build_trainer(options | both, threads=1)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("trainer.num_nodes=2", "trainer.num_nodes=2 is not allowed here: start the run on each machine"),
-        ("+logger.mine._target_=nowhere.Mine", "logger.mine._target_=nowhere.Mine"),
-        ("+callbacks.mine._target_=torch.nn.Identity", "callbacks.mine: Identity must be a Callback of lightning"),
-    ],
-)
-def test_machine_loggers_and_callbacks_are_looked_at_before_any_data_are_read(
-    wrong: str, said: str, tmp_path: Path
-) -> None:
-    asked = settings("experiment=airline", "paths.data=nowhere", wrong)
-    with pytest.raises(ConfigurationError, match=said):
-        Run(asked, tmp_path / "run").complete()
-    assert not (tmp_path / "run").exists()
 
 
 def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypatch: pytest.MonkeyPatch) -> None:

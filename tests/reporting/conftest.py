@@ -1,17 +1,20 @@
 """Folders of made-up results, and the project's own. Those of a session are built once and never changed."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from reporting.records.kept_runs import KeptRuns
-from tests.reporting.synthetic_results import RESULTS, rebuild, write_short, write_small
+from tests.reporting.synthetic_records import keep_records
+from tests.reporting.synthetic_results import DECLARATIONS, RESULTS, rebuild, small_records, write_short
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A small declaration with complete records."""
-    return write_small(tmp_path)
+    keep_records(tmp_path, list(small_records()))
+    return shutil.copytree(DECLARATIONS / "small", tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture

@@ -51,12 +51,6 @@ def short_records(epochs: int = 4) -> Iterator[dict[str, Any]]:
         yield short_record("sparsemax", seed, 4, 0.45)
 
 
-def write_small(folder: Path) -> Path:
-    """A small declaration with complete records."""
-    keep_records(folder, list(small_records()))
-    return shutil.copytree(DECLARATIONS / "small", folder, dirs_exist_ok=True)
-
-
 def write_short(folder: Path) -> Path:
     """Runs that end after four of six epochs, and another experiment."""
     keep_records(folder, list(short_records()), "images")

@@ -27,6 +27,13 @@ def per_row(z, value):
     return torch.full((*z.shape[:-1], 1), value, dtype=torch.float64, device=z.device)
 
 
+def value_and_gradient(function, z):
+    """A map's or loss's output at logits, and the gradient of the sum of its squares."""
+    z = z.detach().requires_grad_()
+    output = function(z)
+    return output.detach(), torch.autograd.grad(output.square().sum(), z)[0]
+
+
 def output_layer(hidden):
     classes, features = 5, hidden.shape[-1]
     weight = torch.arange(classes * features, device=hidden.device, dtype=torch.float32).sin() * 2

@@ -12,20 +12,16 @@ import sharmix
 from sharmix.conformal import SupportPredictor, support_scores
 from tests.sharmix import reference
 from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.doors import logits
 
 # Integer and other powers 1/(q − 1); r = q, above it, and on the border of the concave region; q > 2.
 ORDERS = [(1.25, 1.25), (1.25, 1.5), (1.25, 1.2), (1.3, 1.3), (1.5, 1.5), (1.5, 4 / 3), (1.5, 2.0), (1.75, 1.5)]
 ORDERS += [(1.75, 1.75), (2.0, 2.0), (2.0, 1.5), (2.0, 3.0), (3.0, 2.0), (4.0, 4.0)]
 
 
-def sample(rows, classes, scale=3.0):
-    generator = torch.Generator().manual_seed(rows * classes)
-    return scale * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
-
-
 def labelled(rows, classes, scale=3.0):
     """Logits and classes drawn from their softmax."""
-    z = sample(rows, classes, scale)
+    z = scale * logits(rows, classes)
     return z, torch.multinomial(z.softmax(-1), 1, generator=torch.Generator().manual_seed(0)).squeeze(-1)
 
 
@@ -43,7 +39,7 @@ def test_scores_are_the_formula_to_fifty_digits():
     errors = {}
     for q, r in [*ORDERS, (1.0001, 1.2), (1.05, 1.5), (1 + 1 / 8, 2.0), (30.0, 2.0)]:
         for scale in (1e-8, 1.0, 1e8):
-            z = sample(2, 33, scale)
+            z = scale * logits(2, 33)
             found, gaps = support_scores(z, q=q, r=r), z.amax(-1, keepdim=True) - z
             for row, column in ((0, 3), (1, 20)):
                 expected = formula(gaps[row].tolist(), gaps[row, column].item(), q, r)

@@ -5,12 +5,12 @@ from contextlib import contextmanager, nullcontext
 import pytest
 import torch
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import BaseTorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import sharmix
 from tests.sharmix.cases import every_case
-from tests.sharmix.doors import EVERYTHING, LOSSES, MAPS, labels, logits, soft_targets
+from tests.sharmix.doors import EVERYTHING, LOSSES, MAPS, labels, logits, soft_targets, value_and_gradient
 
 # The first use of forward mode in a process makes torch compile decompositions of its own by its
 # deprecated torch.jit.script.
@@ -19,17 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated
 DIFFERENTIABLE_TWICE = MAPS | LOSSES
 
 
-def gradient_of(function, z=None):
-    z = logits().requires_grad_() if z is None else z
-    return torch.autograd.grad(function(z).square().sum(), z)[0]
-
-
 # Contexts, modes and settings around the forward and the backward pass.
-
-
-class SeesOperators(TorchDispatchMode):
-    def __torch_dispatch__(self, operator, types, arguments=(), options=None):
-        return operator(*arguments, **(options or {}))
 
 
 @contextmanager
@@ -55,7 +45,7 @@ CONTEXTS = {
     "half by default": lambda: during(torch.set_default_dtype, torch.float16, torch.float32),
     "double by default": lambda: during(torch.set_default_dtype, torch.float64, torch.float32),
     "deterministic": lambda: during(torch.use_deterministic_algorithms, True, False),
-    "operators seen": SeesOperators,
+    "operators seen": BaseTorchDispatchMode,
     "profiled": torch.profiler.profile,
 }
 
@@ -69,10 +59,10 @@ def test_a_context_changes_no_value_no_gradient_and_no_type(context):
             halved = (context, name) == ("in a CPU autocast", "linear loss")
             for dtype in (torch.float64,) if halved else (torch.float64, torch.float32):
                 with case(function=name, dtype=dtype):
-                    z = logits(dtype=dtype).requires_grad_()
-                    expected = function(z).detach(), gradient_of(function, z)
+                    z = logits(dtype=dtype)
+                    expected = value_and_gradient(function, z)
                     with CONTEXTS[context]():
-                        found = function(z).detach(), gradient_of(function, z)
+                        found = value_and_gradient(function, z)
                     digits = {"rtol": 1e-4, "atol": 1e-5} if context == "saved in half the bytes" else {}
                     torch.testing.assert_close(found, expected, **digits)
 
@@ -87,7 +77,7 @@ def test_a_checkpoint_changes_no_gradient(use_reentrant):
             with case(function=name):
                 z = logits().requires_grad_()
                 checkpoint(function, z, use_reentrant=use_reentrant).square().sum().backward()
-                torch.testing.assert_close(z.grad, gradient_of(function))
+                torch.testing.assert_close(z.grad, value_and_gradient(function, z)[1])
 
 
 def assert_a_change_makes_no_difference(function, tensor, implementation, create_graph):

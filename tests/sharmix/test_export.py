@@ -23,22 +23,17 @@ def map_of_rows():
     return exported_map()
 
 
-@pytest.fixture
-def few_steps(monkeypatch):
-    """A coarse bisection, which exports in a third of the time; wrong orders would be far more than its error off.
-
-    The map whose orders are inputs shows how exact the bisection is at its full length.
-    """
-    monkeypatch.setattr(bisection, "_STEPS", 14)
-    return 1e-3
-
-
 @pytest.mark.medium
 @pytest.mark.parametrize(
     "name", [name if name == "sharmix_learned" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 )
-def test_every_activation_in_onnxruntime(name, few_steps):
-    act, goal = build(name, torch.float32), GOAL if name in ("softmax", "alpha_relu") else few_steps
+def test_every_activation_in_onnxruntime(name, monkeypatch):
+    """By a coarse bisection, which exports in a third of the time; wrong orders would be far more than its error off.
+
+    The map whose orders are inputs shows how exact the bisection is at its full length.
+    """
+    monkeypatch.setattr(bisection, "_STEPS", 14)
+    act, goal = build(name, torch.float32), GOAL if name in ("softmax", "alpha_relu") else 1e-3
     exported = Exported(act, torch.randn(3, 5))
     rows = torch.randn(6, 40) * torch.tensor([0.01, 0.1, 1.0, 3.0, 10.0, 100.0]).unsqueeze(-1)
     masked = rows.masked_fill(torch.rand(6, 40) < 0.5, -INF)

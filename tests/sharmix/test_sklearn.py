@@ -40,12 +40,6 @@ def test_every_check_of_scikit_learn(name):
     assert [name for name, _ in failed] in ([], ["check_array_api_input"]), failed  # skipped without SCIPY_ARRAY_API
 
 
-@pytest.fixture(scope="module")
-def iris():
-    X, y = load_iris(return_X_y=True)
-    return StandardScaler().fit_transform(X), y
-
-
 def blobs(classes=3, examples=120):
     return make_classification(
         examples, 6, n_informative=4, n_classes=classes, flip_y=0.2, class_sep=0.7, random_state=0
@@ -116,8 +110,9 @@ def test_probabilities_as_targets():
     np.testing.assert_allclose(balanced.predict_proba(X), by_hand.predict_proba(X), atol=1e-5)
 
 
-def test_every_activation_that_learns_nothing(iris):
-    X, y = iris
+def test_every_activation_that_learns_nothing():
+    X, y = load_iris(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
     with every_case() as case:
         for name in sharmix.available_activations():
             if not name.endswith("learned"):

@@ -9,7 +9,7 @@ from torch._subclasses import FakeTensorMode
 
 import sharmix
 from tests.sharmix.cases import every_case
-from tests.sharmix.doors import EVERYTHING, LOSSES, NAMES, build, labels, logits, soft_targets
+from tests.sharmix.doors import EVERYTHING, LOSSES, NAMES, build, labels, logits, soft_targets, value_and_gradient
 
 
 @pytest.fixture(params=["in use", pytest.param("plain torch", marks=pytest.mark.medium)])
@@ -145,12 +145,6 @@ def test_the_layout_of_logits_changes_no_loss_and_no_gradient():
                     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def value_and_gradient(function, z):
-    z = z.detach().requires_grad_()
-    output = function(z)
-    return output.detach(), torch.autograd.grad(output.square().sum(), z)[0]
-
-
 # Soft targets in half precision. A correctly rounded row sums to 1 within the rounding of one number, 2^-8 in bfloat16:
 # the sum of rounding errors, each at most 2^-8 of its own number, is at most 2^-8 of their sum.
 
@@ -216,27 +210,19 @@ def test_one_number_is_one_class_as_for_softmax():
 # Programs that leave Python: torch.export and torch.jit.trace, saved and loaded.
 
 
-def exported(module, arguments):
-    file = io.BytesIO()
-    torch.export.save(torch.export.export(module, arguments), file)
-    file.seek(0)
-    return torch.export.load(file).module()
-
-
-def traced(module, arguments):
-    file = io.BytesIO()
-    torch.jit.save(torch.jit.trace(module, arguments), file)
-    file.seek(0)
-    return torch.jit.load(file)
+PROGRAMS = {  # how one is made, saved and loaded
+    "exported": (torch.export.export, torch.export.save, lambda file: torch.export.load(file).module()),
+    "traced": (torch.jit.trace, torch.jit.save, torch.jit.load),
+}
 
 
 @pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("saved_and_loaded", [exported, traced])
+@pytest.mark.parametrize(("make", "save", "load"), PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize(
     "name", [name if name == "sharmix_learned" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 )
-def test_a_program_gives_the_same_after_it_was_saved_and_loaded(name, saved_and_loaded):
+def test_a_program_gives_the_same_after_it_was_saved_and_loaded(name, make, save, load):
     z, other = logits(dtype=torch.float32), -2 * logits(dtype=torch.float32)
     act, ignoring = trained_a_little(name), labels(z).index_fill(0, torch.tensor([0]), -100)
     with every_case() as case:
@@ -245,5 +231,7 @@ def test_a_program_gives_the_same_after_it_was_saved_and_loaded(name, saved_and_
             (sharmix.FenchelYoungLoss(act), (z, labels(z)), (other, ignoring)),
         ):
             with case(module=type(module).__name__):
-                program = saved_and_loaded(module, arguments)
-                torch.testing.assert_close(program(*others), module(*others))
+                file = io.BytesIO()
+                save(make(module, arguments), file)
+                file.seek(0)
+                torch.testing.assert_close(load(file)(*others), module(*others))

@@ -91,19 +91,17 @@ def test_hessians_are_right_in_every_mode_and_refused_in_forward_mode_twice(name
             torch.testing.assert_close(found, expected)
 
 
-def gradients(output, z, parameters):
-    return torch.autograd.grad(output.square().sum(), [z, *parameters], allow_unused=True, materialize_grads=True)
-
-
-# Each kind once, fixed and learned; the others differ from these in what Python computes, which any backend traces.
-COMPILED_WITH_DERIVATIVES = ("sharmix_fixed", "sharmix_learned", "alpha_relu")
+def gradients(output, inputs):
+    return torch.autograd.grad(output.square().sum(), inputs, allow_unused=True, materialize_grads=True)
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 def test_every_activation_compiles_as_a_module_forward_and_backward(name):
     torch.compiler.reset()
-    act, backend = build(name), "aot_eager" if name in COMPILED_WITH_DERIVATIVES else "eager"
+    act = build(name)
+    # Each kind once, fixed and learned; the others differ from these in what Python computes, which any backend traces.
+    backend = "aot_eager" if name in ("sharmix_fixed", "sharmix_learned", "alpha_relu") else "eager"
     z, y = logits(3, 5).requires_grad_(), soft_targets(logits(3, 5)).contiguous()
     compiled = torch.compile(act, fullgraph=True, backend=backend)
     assert_equal_with_gradients(compiled(z), act(z), z, act)
@@ -115,7 +113,7 @@ def test_every_activation_compiles_as_a_module_forward_and_backward(name):
 
 def assert_equal_with_gradients(found, expected, z, act):
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(*(gradients(output, z, act.parameters()) for output in (found, expected)))
+    torch.testing.assert_close(*(gradients(output, [z, *act.parameters()]) for output in (found, expected)))
 
 
 @pytest.mark.medium
@@ -141,8 +139,7 @@ def test_one_tensor_as_two_or_three_parameters_compiles(shape):
 def _value_and_gradients_of(function, *arguments, number=None):
     inputs = [one.clone().requires_grad_() for one in arguments]
     value = function(*inputs) if number is None else function(*inputs, number)
-    total = value.square().sum()
-    return value, torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
+    return value, gradients(value, inputs)
 
 
 @pytest.mark.slow

@@ -127,23 +127,15 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, dtype):
                 assert_agrees_with_plain_torch(100, dtype, q, r)
 
 
-def value_and_gradient(door, z):
-    z = z.detach().requires_grad_()
-    value = door(z)
-    weights = torch.linspace(-1, 1, value.numel(), device=z.device).reshape(value.shape)
-    (gradient,) = torch.autograd.grad((value * weights).sum(), z)
-    return value.float(), gradient.float()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_every_map_and_loss_is_that_of_plain_torch(dtype):
     z = doors.logits(dtype=dtype).to(DEVICE)
     with every_case() as case:
         for name, door in doors.EVERYTHING.items():
             with case(door=name):
-                found = value_and_gradient(door, z)
+                found = doors.value_and_gradient(door, z)
                 with sharmix.plain_torch():
-                    expected = value_and_gradient(door, z)
+                    expected = doors.value_and_gradient(door, z)
                 torch.testing.assert_close(found, expected, **digits(dtype))
 
 

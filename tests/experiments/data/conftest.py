@@ -8,6 +8,7 @@ import pytest
 from tests.experiments.data import generated
 
 Write = Callable[[str], Path]
+Spoil = Callable[[Path], object]
 
 
 def write_cifar100(folder: Path) -> None:
@@ -17,7 +18,7 @@ def write_cifar100(folder: Path) -> None:
 
 def write_corpus(folder: Path) -> None:
     for split in ("train", "val", "test"):
-        generated.write_pairs(folder, split, generated.lines(generated.GERMAN), generated.lines(generated.ENGLISH))
+        generated.write_pairs(folder, split, generated.GERMAN, generated.ENGLISH)
 
 
 def write_tiny_imagenet(folder: Path) -> None:

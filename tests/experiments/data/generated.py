@@ -144,11 +144,8 @@ GERMAN = ["ein Hund läuft", "zwei Hunde laufen schnell", "eine Frau liest ein B
 ENGLISH = ["a dog runs", "two dogs run fast", "a woman reads a book", "a man sleeps"] * 5
 
 
-def lines(sentences: list[str]) -> bytes:
-    return "".join(f"{sentence}\n" for sentence in sentences).encode()
-
-
-def write_pairs(folder: Path, split: str, german: bytes, english: bytes) -> None:
+def write_pairs(folder: Path, split: str, german: list[str], english: list[str]) -> None:
     (folder / "pairs").mkdir(exist_ok=True)
-    (folder / "pairs" / f"{split}.de").write_bytes(german)
-    (folder / "pairs" / f"{split}.en").write_bytes(english)
+    for language, sentences in (("de", german), ("en", english)):
+        text = "".join(f"{sentence}\n" for sentence in sentences)
+        (folder / "pairs" / f"{split}.{language}").write_text(text, "utf-8", newline="\n")

@@ -1,14 +1,13 @@
 """A missing, a truncated or a wrong file, another number of examples, a wrong setting: each is one clear error."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.errors import ConfigurationError, DataError, UserError
-from tests.experiments.data.conftest import Write
+from tests.experiments.data.conftest import Spoil, Write
 from tests.experiments.data.generated import (
     ENGLISH,
     GERMAN,
@@ -16,7 +15,6 @@ from tests.experiments.data.generated import (
     WNIDS,
     cifar_rows,
     encoded,
-    lines,
     slope,
     tiny_rows,
     write_cifar,
@@ -25,8 +23,6 @@ from tests.experiments.data.generated import (
     write_tiny_archive,
 )
 from tests.experiments.data.support import loaded, ready, refusal, small
-
-Spoil = Callable[[Path], object]
 
 # The file of each data set that is damaged, and how many examples there are in each part.
 FILES: dict[str, tuple[str, dict[str, int], str]] = {
@@ -84,8 +80,8 @@ def archive_with(spoil: Spoil) -> Spoil:
     return lambda folder: spoil(write_tiny_archive(folder))
 
 
-def pairs_with(split: str, german: bytes) -> Spoil:
-    return lambda folder: write_pairs(folder, split, german, lines(ENGLISH))
+def pairs_with(german: list[str]) -> Spoil:
+    return lambda folder: write_pairs(folder, "test", german, ENGLISH)
 
 
 WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
@@ -121,8 +117,8 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
         archive_with(lambda home: (home / "val/images/val_3.JPEG").write_bytes(b"no image")),
         ["tiny-imagenet-200/val/images/val_3.JPEG: cannot be read"],
     ),
-    ("pairs", pairs_with("test", lines(GERMAN[:-1])), ["test.de has 19 lines, but", "test.en has 20"]),
-    ("pairs", pairs_with("test", b"\n" * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
+    ("pairs", pairs_with(GERMAN[:-1]), ["test.de has 19 lines, but", "test.en has 20"]),
+    ("pairs", pairs_with([""] * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
     ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),
     (
         "imagenet",

@@ -1,6 +1,5 @@
 """The hash of the contents: whatever changes in a data set changes it, and nothing else does."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,9 @@ import torch
 from torch import Tensor
 
 from experiments.data.examples import InMemory
-from tests.experiments.data.conftest import Write
-from tests.experiments.data.generated import ENGLISH, GERMAN, WNIDS, lines, tweets, write_pairs, write_tweets
+from tests.experiments.data.conftest import Spoil, Write
+from tests.experiments.data.generated import ENGLISH, GERMAN, WNIDS, tweets, write_pairs, write_tweets
 from tests.experiments.data.support import loaded, small, small_data
-
-Spoil = Callable[[Path], object]
-
 
 # The hashes that records were made with.
 RECORDED = {
@@ -57,19 +53,16 @@ def photo(home: Path, side: str, number: int, image: int = 0) -> Path:
     return home / "photos" / side / WNIDS[number] / f"{WNIDS[number]}_{image}.JPEG"
 
 
-def pairs_changed(split: str, german: list[str], english: list[str]) -> Spoil:
-    return lambda folder: write_pairs(folder, split, lines(german), lines(english))
-
-
 @pytest.mark.parametrize(
     ("name", "spoils"),
     [
         (
             "pairs",
             [
-                pairs_changed("test", GERMAN, ENGLISH[::-1]),
-                pairs_changed("test", ["日本", *GERMAN[1:]], ENGLISH),  # letters that training never showed
-                pairs_changed("val", GERMAN[:-1], ENGLISH[:-1]),
+                lambda home: write_pairs(home, "test", GERMAN, ENGLISH[::-1]),
+                # Letters that training never showed.
+                lambda home: write_pairs(home, "test", ["日本", *GERMAN[1:]], ENGLISH),
+                lambda home: write_pairs(home, "val", GERMAN[:-1], ENGLISH[:-1]),
             ],
         ),
         (

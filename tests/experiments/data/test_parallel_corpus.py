@@ -9,7 +9,7 @@ import torch
 
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.errors import DataError
-from tests.experiments.data.generated import ENGLISH, GERMAN, lines, write_pairs
+from tests.experiments.data.generated import ENGLISH, GERMAN, write_pairs
 from tests.experiments.data.support import loaded, module, ready, refusal, words
 
 
@@ -36,7 +36,7 @@ def test_sentences_are_numbered_and_come_back(pairs_folder: Path) -> None:
 
 def test_over_long_pairs_leave_training_alone_and_are_counted(pairs_folder: Path) -> None:
     for split in ("train", "val"):
-        write_pairs(pairs_folder, split, lines([*GERMAN, "ein " * 60]), lines([*ENGLISH, "a"]))
+        write_pairs(pairs_folder, split, [*GERMAN, "ein " * 60], [*ENGLISH, "a"])
     data = loaded("pairs", pairs_folder)
     assert data.facts["train_skipped_over_long"] == 1
     assert data.facts["train_size"] == len(data.train.references) == len(GERMAN)
@@ -49,12 +49,12 @@ def test_subwords_are_learned_once_and_depend_on_the_training_split_alone(pairs_
     first = loaded("pairs", pairs_folder)
     (model,) = (pairs_folder / "subwords").iterdir()
     stamp = model.stat().st_mtime_ns
-    write_pairs(pairs_folder, "test", lines(["日本"]), lines(["something else"]))
+    write_pairs(pairs_folder, "test", ["日本"], ["something else"])
     again = loaded("pairs", pairs_folder)
     assert model.stat().st_mtime_ns == stamp
     assert again.facts["subwords_hash"] == first.facts["subwords_hash"]
     assert UNKNOWN in again.test.sources.tokens  # letters that training never showed
-    write_pairs(pairs_folder, "train", lines([*GERMAN, "noch ein Satz"]), lines([*ENGLISH, "one more"]))
+    write_pairs(pairs_folder, "train", [*GERMAN, "noch ein Satz"], [*ENGLISH, "one more"])
     assert loaded("pairs", pairs_folder).facts["subwords_hash"] != first.facts["subwords_hash"]
 
 
@@ -77,8 +77,8 @@ def test_lines_of_a_users_file_become_source_tokens(pairs_folder: Path, tmp_path
 
 
 def test_pairs_with_an_empty_side_are_left_out_and_counted(pairs_folder: Path) -> None:
-    german = lines([*GERMAN[:4], "", "  ", "letzter \x85 Satz\u2028hier"])  # where str.splitlines would cut
-    write_pairs(pairs_folder, "train", german, lines([*ENGLISH[:4], "empty", "blank", "last"]))
+    german = [*GERMAN[:4], "", "  ", "letzter \x85 Satz\u2028hier"]  # where str.splitlines would cut
+    write_pairs(pairs_folder, "train", german, [*ENGLISH[:4], "empty", "blank", "last"])
     pairs, empty = module("pairs", pairs_folder).read("train")
     assert [source for source, _ in pairs] == [*GERMAN[:4], "letzter \x85 Satz\u2028hier"]
     assert pairs[-1][1] == "last"

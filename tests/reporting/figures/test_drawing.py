@@ -7,18 +7,11 @@ from reporting.figures.drawing import LABEL_HEIGHT, label_lines, label_share, sa
 from reporting.look.palette import look, on_dark
 
 
-@pytest.fixture
-def meeting():
-    """Seven lines that end at almost one point."""
+def test_labels_of_lines_that_meet_do_not_overlap_and_keep_their_order():
     figure, (axes,) = stack_of_panels(1, 3)
-    for number in range(7):
+    for number in range(7):  # lines that end at almost one point
         axes.plot([0, 1], [number, 3 + number / 100], label=f"line {number}")
     axes.plot([0, 1], [0, 0], label="_without a label")
-    return figure, axes
-
-
-def test_labels_of_lines_that_meet_do_not_overlap_and_keep_their_order(meeting):
-    figure, axes = meeting
     label_lines(figure, [axes])
     assert [text.get_text() for text in axes.texts] == [f"line {number}" for number in range(7)]
     heights = np.array([text.xyann[1] for text in axes.texts]) * axes.bbox.height / figure.dpi * 72
