@@ -1,8 +1,8 @@
 """The compiled CPU kernel: its builds, and its functions on tensors, which are those of `backend.Implementation`.
 
 The kernel reads and writes plain memory: this module makes tensors contiguous, allocates the results and passes
-addresses. Each order is a number, or a tensor of float64 [rows, 1]. A hook of
-saved tensors may give the backward pass half precision, which becomes float32 here.
+addresses. Each order is a number, or a tensor of float64 [rows, 1]. A hook of saved tensors may give the backward pass
+half precision, which becomes float32 here.
 """
 
 import importlib
@@ -129,7 +129,7 @@ def alpha_relu_loss(
     logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, reduction: str
 ) -> tuple[Tensor, float]:
     """The reduced loss of α-ReLU against class indices [...], and the divisor of its gradient."""
-    logits = _readable(widened(logits))
+    logits = _readable(logits)
     size, rows, classes = _shape(logits)
     targets = _checked_entries(targets, torch.int64, rows)
     loss, losses = _losses(logits, reduction)
