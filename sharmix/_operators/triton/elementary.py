@@ -1,0 +1,88 @@
+"""Functions that Triton lacks, without loss of digits near 0; and reductions of several values at once."""
+
+import os
+
+import triton
+import triton.language as tl
+
+# The interpreter loops over the elements of a reduction of several values, in Python.
+_IN_ONE = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1")
+
+
+@triton.jit
+def log1p(u):
+    total = 1 + u
+    return tl.log(total) + (u - (total - 1)) / total
+
+
+@triton.jit
+def expm1_remainder(x):
+    """(eˣ − 1 − x)/x²."""
+    near = 1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320 + x / 362880)))
+    near = 0.5 + x * (1 / 6 + x * (1 / 24 + x * near))
+    far = (tl.exp(x) - 1 - x) / (x * x)
+    return tl.where(tl.abs(x) < 0.5, near, far)
+
+
+@triton.jit
+def expm1(x):
+    return tl.where(tl.abs(x) < 0.5, x + x * x * expm1_remainder(x), tl.exp(x) - 1)
+
+
+@triton.jit
+def expm1_ratio(x):
+    """(eˣ − 1)/x."""
+    return 1 + x * expm1_remainder(x)
+
+
+@triton.jit
+def expm1_ratio_slope(x):
+    """(eˣ − 1)/x differentiated by x."""
+    near = 1 / 30 + x * (1 / 144 + x * (1 / 840 + x * (1 / 5760 + x / 45360)))
+    near = 0.5 + x * (1 / 3 + x * (1 / 8 + x * near))
+    far = (tl.exp(x) * (x - 1) + 1) / (x * x)
+    return tl.where(tl.abs(x) < 0.5, near, far)
+
+
+@triton.jit
+def _add_two(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def sum_of_two(a, b):
+    if _IN_ONE:
+        a, b = tl.reduce((a, b), 0, _add_two)
+    else:
+        a, b = tl.sum(a, 0), tl.sum(b, 0)
+    return a, b
+
+
+@triton.jit
+def _add_four(a, b, c, d, e, f, g, h):
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
+def sum_of_four(a, b, c, d):
+    if _IN_ONE:
+        a, b, c, d = tl.reduce((a, b, c, d), 0, _add_four)
+    else:
+        a, b, c, d = tl.sum(a, 0), tl.sum(b, 0), tl.sum(c, 0), tl.sum(d, 0)
+    return a, b, c, d
+
+
+@triton.jit
+def _larger(a, b, c, d):
+    return tl.maximum(a, c), b | d
+
+
+@triton.jit
+def largest_of(values):
+    """The largest value; NaN if there is a NaN."""
+    doubt = (values != values).to(tl.int32)
+    if _IN_ONE:
+        top, doubt = tl.reduce((values, doubt), 0, _larger)
+    else:
+        top, doubt = tl.max(tl.where(values != values, 0.0, values), 0), tl.max(doubt, 0)
+    return tl.where(doubt > 0, float("nan"), top)
