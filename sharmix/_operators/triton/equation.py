@@ -15,10 +15,15 @@ from sharmix._operators.orders import _CONCAVITY_TOLERANCE as CONCAVITY_TOLERANC
 from sharmix._operators.orders import _LARGEST_EXPONENT as LARGEST_EXPONENT
 from sharmix._operators.triton.elementary import expm1_ratio, expm1_ratio_slope, log1p
 
+MOST_SMOOTH_R = 3.0  # the temperature is T₀ e^((q−r) R_q): a larger r magnifies the rounding of p in the map's gradient
+
+ALL, SMOOTH, ROUGH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # the rows that a launch does
+
 _MOST_SCALE = tl.constexpr(1e38)  # which float32 still holds
 _LEAST_DELTA = tl.constexpr(1e-12)  # whose square float32 still holds
+_MOST_SMOOTH_R = tl.constexpr(MOST_SMOOTH_R)
 MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
-_MOST_STEPS = tl.constexpr(40)
+MOST_STEPS = tl.constexpr(40)
 _TRUSTED_STEPS = tl.constexpr(20)  # inside the bracket; bisection then settles what is left
 _MOST_Q, _LARGEST_EXPONENT = tl.constexpr(MOST_Q), tl.constexpr(LARGEST_EXPONENT)
 _CONCAVITY_TOLERANCE = tl.constexpr(CONCAVITY_TOLERANCE)
@@ -37,22 +42,17 @@ class Orders(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """A row's p = (1 + scale (z − largest)/T₀)₊^β/total, its conjugate, R_q and R_(2−q)."""
+    """A row's p = (1 + scale (z − largest)/T₀)₊^β/total, its conjugate and R_q."""
 
     scale: Any
     total: Any
     conjugate: Any
     renyi: Any
-    mirrored: Any
 
 
 @triton.jit
 def _order(number, at, place, TYPE: tl.constexpr):
-    if at is None:
-        value = tl.full([], number, TYPE)
-    else:
-        value = tl.load(at + place).to(TYPE)
-    return value
+    return tl.full([], number, TYPE) if at is None else tl.load(at + place).to(TYPE)
 
 
 @triton.jit
@@ -72,14 +72,23 @@ def orders_of(orders, row, classes, TYPE: tl.constexpr):
 
 @triton.jit
 def is_smooth(orders, row):
-    """Whether float32 can solve a row: q ≤ 2, and one maximum. A NaN counts as smooth."""
+    """Whether float32 is enough for a row: one maximum, q ≤ 2 and r ≤ 3. Numbers were checked; a NaN is smooth."""
     smooth = tl.full([], 1, tl.int1)
     if (orders.q_at is not None) or (orders.r_at is not None):
         place = row * orders.step
         q = _order(orders.q, orders.q_at, place, tl.float64)
         r = _order(orders.r, orders.r_at, place, tl.float64)
-        smooth = ((q > 2) | (r * q < 2 * q - 1 - _CONCAVITY_TOLERANCE * q)) == 0
+        smooth = (((q > 2) | (r > _MOST_SMOOTH_R)) | (r * q < 2 * q - 1 - _CONCAVITY_TOLERANCE * q)) == 0
     return smooth
+
+
+@triton.jit
+def is_mine(orders, row, ROWS: tl.constexpr):
+    """Whether a launch does a row: launches for the smooth rows and for the rough ones share the rows of a call."""
+    mine = tl.full([], 1, tl.int1)
+    if ROWS != ALL:
+        mine = is_smooth(orders, row) == (ROWS == SMOOTH)
+    return mine
 
 
 @triton.jit
@@ -155,24 +164,18 @@ def following(y, step, residual, low, high, steps):
 
 
 @triton.jit
-def _last_step(y, delta, PRECISE: tl.constexpr):
-    """The length of Newton's last step, whose error a first-order correction of W takes out, but near a knot.
-
-    R_(2−q) is not corrected, so where it is wanted the step must be short.
-    """
-    most = 1e-6 if PRECISE else 2e-4
-    return tl.maximum(tl.minimum(tl.maximum(tl.exp(-23 * delta), 1e-6), most), 2.4e-7 * tl.abs(y))
+def _last_step(y, delta):
+    """The length of Newton's last step: a first-order correction leaves its square, or near a knot its power β."""
+    return tl.maximum(tl.minimum(tl.maximum(tl.exp(-23 * delta), 1e-6), 2e-4), 2.4e-7 * tl.abs(y))
 
 
 @triton.jit
-def solve(
-    data, q, r, temperature, delta, power, classes, SUMS: tl.constexpr, BETA: tl.constexpr, PRECISE: tl.constexpr
-):
+def solve(data, q, r, temperature, delta, power, classes, SUMS: tl.constexpr, BETA: tl.constexpr):
     """The `Solution` of a row, by Newton's method within the bracket, and the scale before the last step."""
     low, high = bracket(q, r, classes)
     y, step, residual, steps = high, high * 0 + 1, high * 0, 0
     renyi, mean, renyi_slope, total, base_u = high * 0, high * 0, high * 0, high * 0, high * 0
-    while (tl.abs(step) > _last_step(y, delta, PRECISE)) & (steps < _MOST_STEPS):
+    while (tl.abs(step) > _last_step(y, delta)) & (steps < MOST_STEPS):
         if steps > 0:
             low, high, y = following(y, step, residual, low, high, steps)
         total, base_u, base_uu, power_u = SUMS(data, scale_at(y, delta), power, steps, BETA)
@@ -180,10 +183,9 @@ def solve(
         steps += 1
     linear = mean / delta * tl.exp(y)
     conjugate = tl.maximum(linear + renyi * expm1_ratio((1 - r) * renyi) / q, 0.0) * temperature
-    mirrored = tl.log(total) + log1p(-base_u / total) / delta  # from Σ w^(β−1) = total − base_u
     total -= step / delta * base_u  # by d(w^β)/dy = −β w^(β−1) u
     conjugate = tl.where(total > 0, conjugate, float("nan"))
-    solution = Solution(scale_at(y + step, delta), total, conjugate, renyi + step * renyi_slope, mirrored)
+    solution = Solution(scale_at(y + step, delta), total, conjugate, renyi + step * renyi_slope)
     return solution, scale_at(y, delta)
 
 

@@ -38,7 +38,7 @@ def map_of_lanes(
     index = tl.program_id(0)
     start = tl.cast(index, tl.int64) * classes
     p = out.probabilities + start
-    lanes, solution, scalars = solved(logits + start, p, orders, index, classes, True, BETA, BLOCK, LOW)
+    lanes, solution, scalars = solved(logits + start, p, orders, index, classes, BETA, BLOCK, LOW)
     _, _, _, _, power = scalars
     tl.store(left + index, tl.where(lanes.is_proved, 0, 1))
     count = tl.full([], -1, tl.int32)
@@ -73,9 +73,7 @@ def loss_of_lanes(
     target, counted, is_class, factor = outputs.target_of(labels, index, classes)
     own = tl.load(logits + start + tl.where(is_class, target, 0)).to(tl.float32)  # before it may be overwritten
     zeros = None if out.gradients is None else out.gradients + start
-    lanes, solution, scalars = solved(
-        logits + start, zeros, orders, index, classes, out.slopes is not None, BETA, BLOCK, LOW
-    )
+    lanes, solution, scalars = solved(logits + start, zeros, orders, index, classes, BETA, BLOCK, LOW)
     q, r, temperature, delta, power = scalars
     is_proved = lanes.is_proved & is_class
     tl.store(left + index, tl.where(counted & (is_proved == 0), 1, 0))
@@ -94,9 +92,7 @@ def loss_of_lanes(
             x = (own - lanes.largest) / temperature
             error = (equation.probabilities(x, solution.scale, solution.total, power, BETA) - 1) * factor
             tl.store(out.gradients + start + target, error.to(out.gradients.dtype.element_ty))
-        outputs.write_loss(
-            out, index, solution, lanes.largest, own, is_class, tl.sum(slope, 0), q, r, temperature
-        )
+        outputs.write_loss(out, index, solution, lanes.largest, own, is_class, tl.sum(slope, 0), q, r, temperature)
     if counted == 0:
         outputs.write_nothing(out, index)
 
@@ -104,7 +100,7 @@ def loss_of_lanes(
 @triton.jit
 def solved(
     row, zeros, orders, index, classes,
-    PRECISE: tl.constexpr, BETA: tl.constexpr, BLOCK: tl.constexpr, LOW: tl.constexpr,
+    BETA: tl.constexpr, BLOCK: tl.constexpr, LOW: tl.constexpr,
 ):  # fmt: skip
     """Steps 1 to 3: the `Lanes` of a row, the `Solution` over them, and the row's orders."""
     q, r, temperature, delta, power = equation.orders_of(orders, index, classes, tl.float32)
@@ -117,9 +113,7 @@ def solved(
     place3, z3 = _logits_of(row, third, bound, classes, BLOCK, LOW)
     largest = tl.where(tl.max(first, 0) == _NAN, float("nan"), tl.max(z1, 0))
     x = ((z1 - largest) / temperature, (z2 - largest) / temperature, (z3 - largest) / temperature)
-    solution, last_scale = equation.solve(
-        x, q, r, temperature, delta, power, classes, _sums_of_lanes, BETA, PRECISE
-    )
+    solution, last_scale = equation.solve(x, q, r, temperature, delta, power, classes, _sums_of_lanes, BETA)
     beyond = (_value_of(tl.max(dropped, 0) | LOW) - largest) / temperature
     is_proved = (beyond * last_scale <= -1) & (beyond * solution.scale <= -1)
     is_proved = (is_proved & outputs.is_defined(largest)) & equation.is_smooth(orders, index)

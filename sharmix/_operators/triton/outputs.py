@@ -9,21 +9,20 @@ from sharmix._operators.triton import equation
 
 
 class MapOutputs(NamedTuple):
-    """p, the conjugate, and for the backward pass: (R_q, R_(2−q)), the place of the largest p, and the support.
+    """p, the conjugate, and for the backward pass: the place of the largest p, and the support.
 
     The support of a row is a list of places, and their number, or −1 where the list is too short.
     """
 
     probabilities: Any
     conjugates: Any
-    entropies: Any
     tops: Any
     support: Any
     counts: Any
 
 
 class Labels(NamedTuple):
-    """Class indices, the index of rows that do not count, and the divisor of the gradient; None stands for 1."""
+    """Class indices, the index of rows that do not count, and where the divisor of the gradient is; None stands for 1."""
 
     targets: Any
     ignored: int
@@ -31,7 +30,7 @@ class Labels(NamedTuple):
 
 
 class LossOutputs(NamedTuple):
-    """The loss of each row, p − y over the divisor, the state (largest, T₀, scale, total), and the slopes by q, r, T₀."""
+    """The losses of rows, (p − y)/divisor, the states (largest, T₀, scale, total), and the slopes by q, r and T₀."""
 
     losses: Any
     gradients: Any
@@ -51,9 +50,7 @@ def write_map(out, index, solution, largest, top):
     if out.conjugates is not None:
         conjugate = tl.where(is_defined(largest), solution.conjugate, float("nan"))
         tl.store(out.conjugates + index, conjugate.to(out.conjugates.dtype.element_ty))
-    if out.entropies is not None:
-        tl.store(out.entropies + index * 2, solution.renyi.to(out.entropies.dtype.element_ty))
-        tl.store(out.entropies + index * 2 + 1, solution.mirrored.to(out.entropies.dtype.element_ty))
+    if out.tops is not None:
         tl.store(out.tops + index, top)
 
 
@@ -64,6 +61,13 @@ def target_of(labels, index, classes):
     is_class = (target >= 0) & (target < classes)
     factor = 1.0 if labels.divisor is None else 1 / tl.load(labels.divisor)
     return target, target != labels.ignored, is_class, factor
+
+
+@triton.jit
+def write_error(gradients, start, place, p, target, factor, classes):
+    """(p − y) · factor of some classes of a row that starts at `start`."""
+    error = (p - tl.where(place == target, 1.0, 0.0)) * factor
+    tl.store(gradients + start + place, error.to(gradients.dtype.element_ty), mask=place < classes)
 
 
 @triton.jit

@@ -21,9 +21,7 @@ def map_of_rows(
     for index in range(tl.program_id(0), rows, tl.num_programs(0)):
         if is_left(left, orders, index):
             start = (tl.zeros([], tl.int64) + index) * classes
-            largest, x, solution, scalars = _solved(
-                logits + start, orders, index, classes, out.entropies is not None, BETA, BLOCK, WHOLE
-            )
+            largest, x, solution, scalars = _solved(logits + start, orders, index, classes, BETA, BLOCK, WHOLE)
             _, _, temperature, _, power = scalars
             total = tl.where(outputs.is_defined(largest), solution.total, float("nan"))
             place, top = tl.arange(0, BLOCK), tl.zeros([BLOCK], tl.int32)
@@ -51,27 +49,25 @@ def loss_of_rows(
             place = tl.arange(0, BLOCK)
             if counted:
                 own = tl.load(logits + start + tl.where(is_class, target, 0)).to(tl.float32)
-                largest, x, solution, scalars = _solved(
-                    logits + start, orders, index, classes, out.slopes is not None, BETA, BLOCK, WHOLE
-                )
+                largest, x, solution, scalars = _solved(logits + start, orders, index, classes, BETA, BLOCK, WHOLE)
                 q, r, temperature, delta, power = scalars
                 total = tl.where(outputs.is_defined(largest) & is_class, solution.total, float("nan"))
                 slope = tl.zeros([BLOCK], tl.float32)
                 if WHOLE:
                     p = equation.probabilities(x, solution.scale, total, power, BETA)
-                    _write_error(out.gradients, start, place, p, target, factor, classes)
+                    if out.gradients is not None:
+                        outputs.write_error(out.gradients, start, place, p, target, factor, classes)
                     if out.slopes is not None:
                         slope = equation.renyi_slopes(p, solution.renyi, delta)
                 elif (out.gradients is not None) or (out.slopes is not None):
                     for first in range(0, classes, BLOCK):
                         x = (loaded(logits + start, first + place, classes) - largest) / temperature
                         p = equation.probabilities(x, solution.scale, total, power, BETA)
-                        _write_error(out.gradients, start, first + place, p, target, factor, classes)
+                        if out.gradients is not None:
+                            outputs.write_error(out.gradients, start, first + place, p, target, factor, classes)
                         if out.slopes is not None:
                             slope += equation.renyi_slopes(p, solution.renyi, delta)
-                outputs.write_loss(
-                    out, index, solution, largest, own, is_class, tl.sum(slope, 0), q, r, temperature
-                )
+                outputs.write_loss(out, index, solution, largest, own, is_class, tl.sum(slope, 0), q, r, temperature)
             else:
                 outputs.write_nothing(out, index)
                 if out.gradients is not None:
@@ -94,18 +90,14 @@ def is_left(left, orders, index):
 
 
 @triton.jit
-def _solved(
-    row, orders, index, classes, PRECISE: tl.constexpr, BETA: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
-):
+def _solved(row, orders, index, classes, BETA: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
     """The row's largest logit, its first block measured from that, its solution, and its orders."""
     q, r, temperature, delta, power = equation.orders_of(orders, index, classes, tl.float32)
     z = loaded(row, tl.arange(0, BLOCK), classes)
     if WHOLE:
         largest = largest_of(z)
         x = (z - largest) / temperature
-        solution, _ = equation.solve(
-            (x,), q, r, temperature, delta, power, classes, _sums_of_registers, BETA, PRECISE
-        )
+        solution, _ = equation.solve((x,), q, r, temperature, delta, power, classes, _sums_of_registers, BETA)
     else:
         for first in range(BLOCK, classes, BLOCK):
             other = loaded(row, first + tl.arange(0, BLOCK), classes)
@@ -114,7 +106,7 @@ def _solved(
         x = (z - largest) / temperature
         solution, _ = equation.solve(
             (row, largest, temperature, classes, tl.arange(0, BLOCK)), q, r, temperature, delta, power, classes,
-            _sums_of_blocks, BETA, PRECISE,
+            _sums_of_blocks, BETA,
         )  # fmt: skip
     return largest, x, solution, (q, r, temperature, delta, power)
 
@@ -144,10 +136,3 @@ def _sums_of_blocks(data, scale, power, steps, BETA: tl.constexpr):
 def _write_p(row, place, x, scale, total, power, classes, BETA: tl.constexpr):
     p = equation.probabilities(x, scale, total, power, BETA)
     tl.store(row + place, p.to(row.dtype.element_ty), mask=place < classes)
-
-
-@triton.jit
-def _write_error(gradients, start, place, p, target, factor, classes):
-    if gradients is not None:
-        error = (p - tl.where(place == target, 1.0, 0.0)) * factor
-        tl.store(gradients + start + place, error.to(gradients.dtype.element_ty), mask=place < classes)

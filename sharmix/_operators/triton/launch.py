@@ -1,0 +1,35 @@
+"""Launches of kernels. A compiled kernel is kept, for Triton needs longer to look it up than to launch it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_compiled: dict[Any, Any] = {}
+
+
+def launch(
+    kernel: Any, grid: Sequence[int], arguments: Sequence[Any], options: dict[str, Any], **constants: Any
+) -> None:
+    """kernel[grid](*arguments, **constants, **options), where the constants are the last parameters, in their order."""
+    grid = (*grid, 1, 1)[:3]
+    given = tuple(map(_kind, arguments))
+    key = kernel.__name__, arguments[0].device, given, *constants.values(), *options.values()
+    compiled = _compiled.get(key)
+    if compiled is None:
+        _compiled[key] = kernel[grid](*arguments, **constants, **options)  # None from Triton's interpreter
+    else:
+        compiled[grid](*arguments, *constants.values())
+
+
+def _kind(argument: Any) -> Any:
+    """What of an argument Triton compiles a kernel for."""
+    kind = type(argument)
+    if kind is Tensor or kind is torch.nn.Parameter:
+        return argument.dtype, argument.data_ptr() % 16 == 0
+    if kind is int:
+        return argument == 1, argument % 16 == 0, -(2**31) <= argument < 2**31
+    if isinstance(argument, tuple):
+        return tuple(map(_kind, argument))
+    return kind
