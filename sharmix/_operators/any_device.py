@@ -4,6 +4,7 @@ The functions are those of `backend.Implementation`. The backward pass of a loss
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,15 +19,20 @@ from sharmix._operators.orders import Orders, Slopes, columns, is_concave
 from sharmix._targets import checked_classes
 
 
-def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Any]:
+_MOST_KEPT = 1 << 18  # logits of a loss that keeps its gradient beside them: at most 1 MiB of float32
+
+
+def solve(
+    logits: Tensor, orders: Orders, wants_conjugate: bool, keeps: bool = False
+) -> tuple[Tensor, Any, Sequence[Tensor]]:
     if logits.shape[-1] == 0:
-        return torch.empty_like(logits), logits.new_zeros(logits.shape[:-1]) if wants_conjugate else None
+        return torch.empty_like(logits), logits.new_zeros(logits.shape[:-1]) if wants_conjugate else None, ()
     rows = logits.reshape(-1, logits.shape[-1])
     p, conjugate = _solve_rows(rows.double(), *columns(orders, rows))
     wide = torch.promote_types(logits.dtype, torch.float32)
     probabilities = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)  # no view: it may be changed
     probabilities.view(rows.shape).copy_(p)
-    return probabilities, conjugate.to(wide).reshape(logits.shape[:-1]) if wants_conjugate else None
+    return probabilities, conjugate.to(wide).reshape(logits.shape[:-1]) if wants_conjugate else None, ()
 
 
 def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,7 +54,9 @@ def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[T
     return p, conjugate * temperature
 
 
-def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str) -> tuple[Tensor, Slopes]:
+def map_backward(
+    probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str, kept: Sequence[Tensor] = ()
+) -> tuple[Tensor, Slopes]:
     wide = torch.promote_types(probabilities.dtype, torch.float32)
     if probabilities.shape[-1] == 0:
         of_rows = grad.new_zeros((*grad.shape[:-1], 3), dtype=wide)
@@ -64,7 +72,15 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: st
 
 def of_kind(of_rows: Tensor, slopes: str, divisor: float | Tensor = 1.0) -> Slopes:
     """Slopes [..., 3] of each row as they are, or for `sums` their three sums over the rows, over a divisor."""
-    return (of_rows.flatten(0, -2).sum(0) / divisor).unbind() if slopes == "sums" else of_rows
+    return of_rows.flatten(0, -2).sum(0) / divisor if slopes == "sums" else of_rows
+
+
+def keeps_gradient(logits: Tensor) -> bool:
+    return logits.numel() <= _MOST_KEPT
+
+
+def scaled(gradient: Tensor, factor: Tensor) -> Tensor:
+    return gradient.mul_(factor)
 
 
 def class_loss(
@@ -72,7 +88,7 @@ def class_loss(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, Tensor]:
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
     logits = torch.where(counted.unsqueeze(-1), widened(logits), 0)
-    p, conjugate = solve(logits, orders, True)
+    p, conjugate, _ = solve(logits, orders, True)
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
     loss, divisor = reduced(conjugate - (of_target - logits.amax(-1)), counted, reduction)
     found: Slopes = None
@@ -104,7 +120,7 @@ def class_loss_backward(
     divisor: float | Tensor,
 ) -> Tensor:
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    p, _ = solve(torch.where(counted.unsqueeze(-1), widened(logits), 0), orders, False)
+    p, _, _ = solve(torch.where(counted.unsqueeze(-1), widened(logits), 0), orders, False)
     return _weighted_error(p, indices, counted, grad / divisor).to(logits.dtype)
 
 

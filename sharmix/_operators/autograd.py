@@ -20,7 +20,6 @@ from sharmix._private_torch import forward_mode_active, forward_mode_depth, is_p
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
 Gradients = list[Tensor | None]
-_SMALL = 1 << 18  # logits, at most 1 MiB of float32: the gradient that a loss keeps beyond its logits
 _TYPES_OF_ORDERS = frozenset((float, Tensor, torch.nn.Parameter))  # of plain callers: no subclass of a tensor
 
 
@@ -56,7 +55,7 @@ def class_loss(
     """L(z, y) = Ω*(z) − z_y against class indices, int64 [...].
 
     For the backward pass a node keeps the logits and four numbers of each row, from which its distribution is known.
-    The mean or sum of a small batch keeps the gradient instead, which is computed with the value in one pass.
+    The mean or sum of a small batch, or on CUDA of any batch, keeps the gradient instead, computed with the value.
     """
     if goes_directly(caller, logits, orders) and is_plain_tensor(targets):
         return ClassLoss.apply(logits, targets, (orders, nonconcave, ignore_index, reduction), *_tensors(orders))
@@ -77,9 +76,9 @@ class Map(torch.autograd.Function):
         orders, nonconcave, wants_conjugate = settings
         values = checked_orders(logits, orders, nonconcave)
         implementation = backend.select_implementation(logits, values)
-        p, conjugate = implementation.solve(logits, values, wants_conjugate)
-        ctx.solved_by = implementation, values
-        ctx.save_for_backward(p, *tensors)
+        p, conjugate, kept = implementation.solve(logits, values, wants_conjugate, True in ctx.needs_input_grad)
+        ctx.solved_by = implementation, values, len(kept)
+        ctx.save_for_backward(p, *kept, *tensors)
         if not wants_conjugate:
             return p
         ctx.set_materialize_grads(False)
@@ -87,14 +86,15 @@ class Map(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
-        p, *tensors = ctx.saved_tensors
-        implementation, values = ctx.solved_by
+        p, *others = ctx.saved_tensors
+        implementation, values, count = ctx.solved_by
+        kept, tensors = others[:count], others[count:]
         wanted = ctx.needs_input_grad[2:]
         if grad_p is None or grad_conjugate is not None or not is_last_derivative(grad_p):
             with backend.use_plain_torch(implementation is any_device):
                 gradients = _through_outputs(grad_p, grad_conjugate, p, _given(values, tensors), wanted)
             return gradients[0], None, *gradients[1 : 1 + len(wanted)]
-        by_logits, slopes = implementation.map_backward(p, grad_p, values, _kind_of_slopes(wanted, values, p))
+        by_logits, slopes = implementation.map_backward(p, grad_p, values, _kind_of_slopes(wanted, values, p), kept)
         return by_logits, None, *_wanted_slopes(slopes, wanted)
 
 
@@ -110,8 +110,9 @@ class ClassLoss(torch.autograd.Function):
         implementation = backend.select_implementation(logits, values)
         wants_logits, _, _, *wanted = ctx.needs_input_grad
         slopes = _kind_of_slopes(wanted, values, logits, reduction)
-        small = reduction != "none" and logits.numel() <= _SMALL
-        keeps = "nothing" if not wants_logits else "gradient" if small else "states"
+        keeps = "states" if wants_logits else "nothing"
+        if wants_logits and reduction != "none" and implementation.keeps_gradient(logits):
+            keeps = "gradient"
         options = values, ignore_index, reduction, slopes, keeps
         loss, states, *ctx.found, divisor = implementation.class_loss(logits, targets, *options)
         ctx.solved_by = implementation, options, divisor, nonconcave
@@ -133,13 +134,13 @@ class ClassLoss(torch.autograd.Function):
         gradient, slopes = ctx.found or implementation.class_loss(logits, targets, *options)[2:4]
         if states is None:
             ctx.found = None  # autograd copies what is held elsewhere; a second backward pass computes it again
-            gradient = gradient if gradient is None or is_one else gradient.mul_(grad)
+            gradient = gradient if gradient is None or is_one else implementation.scaled(gradient, grad)
         elif wants_logits:
             gradient = implementation.class_loss_backward(logits, targets, states, grad, values, ignore_index, divisor)
         if kind == "rows":
             slopes = (grad / divisor).unsqueeze(-1) * slopes
         elif kind == "sums" and (states is not None or not is_one):  # copies, where a second pass reads them again
-            slopes = [slope * grad for slope in slopes]
+            slopes = slopes * grad if isinstance(slopes, Tensor) else [slope * grad for slope in slopes]
         return gradient, None, None, *_wanted_slopes(slopes, wanted)
 
 

@@ -4,10 +4,10 @@ import functools
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -21,14 +21,27 @@ Backend = Literal["c++", "triton", "torch"]
 class Implementation(Protocol):
     """The functions of an implementation. Logits are [..., classes]; losses and slopes are float32 or wider."""
 
-    def solve(self, logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Any]:
-        """p*, and if it is wanted the conjugate [...] of logits minus the largest of their row."""
+    def solve(
+        self, logits: Tensor, orders: Orders, wants_conjugate: bool, keeps: bool
+    ) -> tuple[Tensor, Any, Sequence[Tensor]]:
+        """p*, if it is wanted the conjugate [...] of logits minus the largest of their row, and tensors to keep.
 
-    def map_backward(self, probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str) -> tuple[Tensor, Slopes]:
+        If `keeps` is True, `map_backward` will be called, for which these tensors save time.
+        """
+
+    def map_backward(
+        self, probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str, kept: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Slopes]:
         """(∂p/∂z) grad, and (∂p/∂θ)·grad for θ = q, r and T₀: of each row, [..., 3], as three sums, or None.
 
         `slopes` is `rows`, `sums` or `none`.
         """
+
+    def keeps_gradient(self, logits: Tensor) -> bool:
+        """Whether the mean or sum of a loss of these logits shall keep its gradient for the backward pass."""
+
+    def scaled(self, gradient: Tensor, factor: Tensor) -> Tensor:
+        """A kept gradient times a number, [], in place."""
 
     def class_loss(
         self,
@@ -59,13 +72,6 @@ class Implementation(Protocol):
         divisor: float | Tensor,
     ) -> Tensor:
         """grad (p − y)/divisor, for one grad for each row, [...], or one grad for all rows."""
-
-
-class Kernel(Implementation, Protocol):
-    """An implementation for one kind of device."""
-
-    def supports(self, logits: Tensor, orders: Orders) -> bool:
-        """Whether the kernel supports logits of this dtype with these orders, and is faster than plain torch."""
 
 
 in_plain_torch = ContextVar("in_plain_torch", default=False)
@@ -136,16 +142,14 @@ def select_implementation(logits: Tensor, orders: Orders) -> Implementation:
     if name == "torch":
         _warn_once(logits.device)
     elif logits.numel():
-        for kernel in cuda_kernels():
-            if kernel.supports(logits, orders):
-                return kernel
+        return _triton()
     return any_device
 
 
 @functools.cache
-def cuda_kernels() -> tuple[Kernel, ...]:
-    """The CUDA kernels in the order of preference. Their modules import Triton."""
-    return tuple(importlib.import_module(f"sharmix._operators.{module}") for module in ("cuda_long_rows", "cuda"))
+def _triton() -> Implementation:
+    """The implementation on CUDA, whose modules import Triton."""
+    return cast(Implementation, importlib.import_module("sharmix._operators.triton.implementation"))
 
 
 def _warn_once(device: torch.device) -> None:

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import widened
+from sharmix._operators.any_device import keeps_gradient as keeps_gradient
+from sharmix._operators.any_device import scaled as scaled
 from sharmix._operators.orders import Orders, Slopes, are_numbers, largest
 from sharmix._private_torch import parallel_loop
 from sharmix._targets import label_error
@@ -62,15 +64,17 @@ def supports(logits: Tensor, orders: Orders) -> bool:
     return logits.dtype in DTYPES and largest(orders[0]) <= 2
 
 
-def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Any]:
+def solve(logits: Tensor, orders: Orders, wants_conjugate: bool, keeps: bool) -> tuple[Tensor, Any, Sequence[Tensor]]:
     logits = _readable(logits)
     p = torch.empty_like(logits)
     conjugate = logits.new_empty(logits.shape[:-1]) if wants_conjugate else None
     kernel.solve(*_shape(logits), *_columns(orders), _address(logits), p.data_ptr(), _result(conjugate))
-    return p, conjugate
+    return p, conjugate, ()
 
 
-def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str) -> tuple[Tensor, Slopes]:
+def map_backward(
+    probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str, kept: Sequence[Tensor] = ()
+) -> tuple[Tensor, Slopes]:
     p, grad = _readable(widened(probabilities)), _readable(grad)
     if grad.dtype is not p.dtype:
         grad = grad.to(p.dtype)

@@ -99,7 +99,7 @@ def _operator(name: str, schema: str, compute: Callable[..., Any], shapes: Calla
 
 
 def _solve(implementation: Implementation, logits: Tensor, orders: Orders, wants_conjugate: bool) -> Any:
-    p, conjugate = implementation.solve(logits, orders, wants_conjugate)
+    p, conjugate, _ = implementation.solve(logits, orders, wants_conjugate, keeps=False)
     return p, _wide(p, 0) if conjugate is None else conjugate
 
 

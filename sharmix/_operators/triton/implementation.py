@@ -84,7 +84,7 @@ def map_backward(
     of_rows = _wide(p, *p.shape[:-1], 3) if slopes != "none" else None
     given = backward.Given(p, grad, *kept, *[None] * (3 - len(kept)))
     count, classes = _shape(p)
-    block = min(triton.next_power_of_2(classes), _BLOCK)
+    block = min(triton.next_power_of_2(classes), _BLOCK if of_rows is None else _SHORT)
     with torch.cuda.device_of(p):
         for constants in _passes(p, orders):
             arguments = given, by_logits, of_rows, _orders(orders, p, constants["TYPE"]), classes

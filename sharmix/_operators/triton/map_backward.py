@@ -28,13 +28,12 @@ class Given(NamedTuple):
 
 
 class Point(NamedTuple):
-    """What the terms of the sums need to know of a row; log p and g are measured from the largest p."""
+    """R_q, R_(2−q) and q − 1 of a row, and the logarithm of its largest p, from which others are measured."""
 
     renyi: Any
     mirrored: Any
     delta: Any
     reference: Any
-    origin: Any
 
 
 @triton.jit
@@ -46,71 +45,83 @@ def map_backward(
     index = tl.program_id(0)
     if equation.is_mine(orders, index, ROWS):
         start = tl.cast(index, tl.int64) * classes
-        p, g, result = given.probabilities + start, given.grads + start, by_logits + start
+        row = (given.probabilities + start, given.grads + start, by_logits + start)
+        own = None if slopes is None else slopes + index * 3
         scalars = equation.orders_of(orders, index, classes, TYPE)
-        _, _, _, delta, _ = scalars
-        largest, origin = _at_largest(given, p, g, index, classes, BLOCK, TYPE)
-        reference = tl.log(largest)
         count = tl.full([], -1, tl.int32)
         if given.counts is not None:
             count = tl.load(given.counts + index)
+        largest, origin = _at_largest(given, row, index, classes, BLOCK, TYPE)
         if count >= 0:
-            entry = tl.arange(0, ROOM)
-            place = tl.load(given.support + index * ROOM + entry, mask=entry < count, other=0)
-            share, direction = _loaded(p, g, place, entry < count, origin, TYPE)
-            risen, fallen = _entropy_terms(share, reference, delta)
-            point = _point(risen, fallen, delta, reference, origin)
-            totals = _terms(share, direction, point, slopes is not None, BETA)
-            sums = _sums(totals, delta, slopes is not None)
-            factors = _factors(slopes, index, sums, point, scalars)
-            for first in range(0, classes, BLOCK):
-                others = first + tl.arange(0, BLOCK)
-                tl.store(result + others, tl.zeros([BLOCK], by_logits.dtype.element_ty), mask=others < classes)
-            tl.debug_barrier()  # the zeros come first
-            _write(result, place, entry < count, share, direction, sums, factors, point, BETA)
+            _from_list(row, given.support + index * ROOM, count, own, largest, origin, scalars, classes, BETA, BLOCK, ROOM)
         else:
-            risen, fallen = tl.zeros([BLOCK], TYPE), tl.zeros([BLOCK], TYPE)
-            for first in range(0, classes, BLOCK):
-                place = first + tl.arange(0, BLOCK)
-                share = tl.load(p + place, mask=place < classes, other=0.0).to(TYPE)
-                rise, fall = _entropy_terms(share, reference, delta)
-                risen, fallen = risen + rise, fallen + fall
-            point = _point(risen, fallen, delta, reference, origin)
-            totals = _terms(risen * 0, risen * 0, point, slopes is not None, BETA)
-            for first in range(0, classes, BLOCK):
-                place = first + tl.arange(0, BLOCK)
-                share, direction = _loaded(p, g, place, place < classes, origin, TYPE)
-                totals = _added(totals, _terms(share, direction, point, slopes is not None, BETA), slopes is not None)
-            sums = _sums(totals, delta, slopes is not None)
-            factors = _factors(slopes, index, sums, point, scalars)
-            for first in range(0, classes, BLOCK):
-                place = first + tl.arange(0, BLOCK)
-                share, direction = _loaded(p, g, place, place < classes, origin, TYPE)
-                _write(result, place, place < classes, share, direction, sums, factors, point, BETA)
+            _from_row(row, own, largest, origin, scalars, classes, BETA, BLOCK)
 
 
 @triton.jit
-def _at_largest(given, p, g, index, classes, BLOCK: tl.constexpr, TYPE: tl.constexpr):
+def _from_list(
+    row, support, count, slopes, largest, origin, scalars, classes,
+    BETA: tl.constexpr, BLOCK: tl.constexpr, ROOM: tl.constexpr,
+):  # fmt: skip
+    entry = tl.arange(0, ROOM)
+    place = tl.load(support + entry, mask=entry < count, other=0)
+    p, direction = _loaded(row, place, entry < count, origin)
+    risen, fallen = _entropy_terms(p, largest, scalars[3], BETA)
+    point = _point(risen, fallen, largest, scalars[3])
+    sums = _sums(_terms(p, direction, point, slopes is not None, BETA), point, slopes is not None)
+    factors = _factors(slopes, sums, point, scalars)
+    for first in range(0, classes, BLOCK):
+        others = first + tl.arange(0, BLOCK)
+        tl.store(row[2] + others, tl.zeros([BLOCK], row[2].dtype.element_ty), mask=others < classes)
+    tl.debug_barrier()  # the zeros come first
+    _write(row, place, entry < count, p, direction, sums, factors, point, BETA)
+
+
+@triton.jit
+def _from_row(row, slopes, largest, origin, scalars, classes, BETA: tl.constexpr, BLOCK: tl.constexpr):
+    risen = tl.zeros([BLOCK], largest.dtype)
+    fallen = risen
+    for first in range(0, classes, BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        p = tl.load(row[0] + place, mask=place < classes, other=0.0).to(largest.dtype)
+        rise, fall = _entropy_terms(p, largest, scalars[3], BETA)
+        risen, fallen = risen + rise, fallen + fall
+    point = _point(risen, fallen, largest, scalars[3])
+    totals = _terms(risen * 0, risen * 0, point, slopes is not None, BETA)
+    for first in range(0, classes, BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        p, direction = _loaded(row, place, place < classes, origin)
+        totals = _added(totals, _terms(p, direction, point, slopes is not None, BETA), slopes is not None)
+    sums = _sums(totals, point, slopes is not None)
+    factors = _factors(slopes, sums, point, scalars)
+    for first in range(0, classes, BLOCK):
+        place = first + tl.arange(0, BLOCK)
+        p, direction = _loaded(row, place, place < classes, origin)
+        _write(row, place, place < classes, p, direction, sums, factors, point, BETA)
+
+
+@triton.jit
+def _at_largest(given, row, index, classes, BLOCK: tl.constexpr, TYPE: tl.constexpr):
     """The largest p of a row, and g there."""
     if given.tops is not None:
         top = tl.load(given.tops + index)
     else:
         place = tl.arange(0, BLOCK)
-        highest, where = tl.load(p + place, mask=place < classes, other=-1.0).to(TYPE), place
+        highest, where = tl.load(row[0] + place, mask=place < classes, other=-1.0).to(TYPE), place
         for first in range(BLOCK, classes, BLOCK):
-            other = tl.load(p + first + place, mask=first + place < classes, other=-1.0).to(TYPE)
+            other = tl.load(row[0] + first + place, mask=first + place < classes, other=-1.0).to(TYPE)
             where = tl.where(other > highest, first + place, where)
             highest = tl.where(other > highest, other, highest)
         top = tl.max(tl.where(highest == tl.max(highest, 0), where, 0), 0)
-    return tl.load(p + top).to(TYPE), tl.load(g + top).to(TYPE)
+    return tl.load(row[0] + top).to(TYPE), tl.load(row[1] + top).to(TYPE)
 
 
 @triton.jit
-def _loaded(p, g, place, inside, origin, TYPE: tl.constexpr):
+def _loaded(row, place, inside, origin):
     """p, and g from its origin; 0 off the support, where g may be infinite."""
-    share = tl.load(p + place, mask=inside, other=0.0).to(TYPE)
-    direction = tl.load(g + place, mask=inside, other=0.0).to(TYPE) - origin
-    return share, tl.where(share == 0, 0.0, direction)
+    p = tl.load(row[0] + place, mask=inside, other=0.0).to(origin.dtype)
+    direction = tl.load(row[1] + place, mask=inside, other=0.0).to(origin.dtype) - origin
+    return p, tl.where(p == 0, 0.0, direction)
 
 
 @triton.jit
@@ -120,31 +131,43 @@ def _log(p, reference):
 
 
 @triton.jit
-def _entropy_terms(p, reference, delta):
-    rise = delta * (_log(p, reference) - reference)
-    return p * expm1(rise), p * expm1(-rise)
+def _root(p, BETA: tl.constexpr):
+    """p^(q−1), where that is a root of p."""
+    root = p
+    if BETA > 1:
+        root = tl.sqrt(root)
+    if BETA == 4:
+        root = tl.sqrt(root)
+    return root
 
 
 @triton.jit
-def _point(risen, fallen, delta, reference, origin):
+def _entropy_terms(p, largest, delta, BETA: tl.constexpr):
+    """The terms of Σ p ((p/largest)^(q−1) − 1), and of the same with 1 − q."""
+    if BETA == 1 or BETA == 2 or BETA == 4:
+        root = _root(p / largest, BETA)
+        risen, fallen = p * (root - 1), tl.where(p > 0, p / root - p, p)
+    else:
+        reference = tl.log(largest)
+        rise = delta * (_log(p, reference) - reference)
+        risen, fallen = p * expm1(rise), p * expm1(-rise)
+    return risen, fallen
+
+
+@triton.jit
+def _point(risen, fallen, largest, delta):
     risen, fallen = sum_of_two(risen, fallen)
+    reference = tl.log(largest)
     renyi, mirrored = -reference - log1p(risen) / delta, -reference + log1p(fallen) / delta
-    return Point(renyi, mirrored, delta, reference, origin)
+    return Point(renyi, mirrored, delta, reference)
 
 
 @triton.jit
 def _shares(p, point, BETA: tl.constexpr):
-    """The escort distribution p^(2−q)/Σ p^(2−q), and (p − escort)/(q − 1); by roots alone where β is 1, 2 or 4."""
-    shrink = tl.exp(-point.delta * point.mirrored)
-    if BETA == 1:
-        escort = tl.where(p > 0, shrink, p)
-    elif BETA == 2:
-        escort = tl.sqrt(p) * shrink
-    elif BETA == 4:
-        escort = tl.sqrt(p) * tl.sqrt(tl.sqrt(p)) * shrink
-    else:
-        escort = p
+    """The escort distribution p^(2−q)/Σ p^(2−q), and (p − escort)/(q − 1)."""
     if BETA == 1 or BETA == 2 or BETA == 4:
+        root = _root(p, BETA)
+        escort = tl.where(p > 0, p / root, p) * tl.exp(-point.delta * point.mirrored)
         spread = (p - escort) / point.delta
     else:
         lost = -expm1(-point.delta * (_log(p, point.reference) + point.mirrored))
@@ -154,24 +177,22 @@ def _shares(p, point, BETA: tl.constexpr):
 
 @triton.jit
 def _terms(p, direction, point, SLOPES: tl.constexpr, BETA: tl.constexpr):
-    delta, renyi, log_p = point.delta, point.renyi, _log(p, point.reference)
+    """The terms of the sums that `_sums` names."""
+    delta, renyi = point.delta, point.renyi
     escort, spread = _shares(p, point, BETA)
-    if BETA == 1:
-        tilt = (p * tl.exp(delta * renyi) - 1) / delta
-    elif BETA == 2:
-        tilt = (tl.sqrt(p) * tl.exp(delta * renyi) - 1) / delta
-    elif BETA == 4:
-        tilt = (tl.sqrt(tl.sqrt(p)) * tl.exp(delta * renyi) - 1) / delta
+    if BETA == 1 or BETA == 2 or BETA == 4:
+        tilt = (_root(p, BETA) * tl.exp(delta * renyi) - 1) / delta
     else:
-        tilt = expm1(delta * (log_p + renyi)) / delta
-    weighted, slope = p * 0, p * 0
+        tilt = expm1(delta * (_log(p, point.reference) + renyi)) / delta
+    weighted, shannon, slope = p * 0, p * 0, p * 0
     if SLOPES:
+        log_p = _log(p, point.reference)
         raised = log_p + point.mirrored
         weighted = p * raised * raised * expm1_remainder(-delta * raised)
-        slope = equation.renyi_slopes(p, renyi, delta)
+        shannon, slope = p * log_p, equation.renyi_slopes(p, renyi, delta)
     return (
         escort * direction, spread * direction, spread * tilt, spread,
-        weighted, p * direction, weighted * direction, weighted * tilt, p * log_p, slope,
+        weighted, p * direction, weighted * direction, weighted * tilt, shannon, slope,
     )  # fmt: skip
 
 
@@ -185,14 +206,14 @@ def _added(totals, some, SLOPES: tl.constexpr):
 
 
 @triton.jit
-def _sums(totals, delta, SLOPES: tl.constexpr):
+def _sums(totals, point, SLOPES: tl.constexpr):
     """Mean and covariances of a row, and what its slopes need.
 
     Σ spread would be 0 but for the error of R_(2−q), which it takes out of the mean and of `along`.
     """
     mean, along = sum_of_two(totals[0], totals[1])
     covariance, drift = sum_of_two(totals[2], totals[3])
-    mean = mean / (1 - delta * drift)
+    mean = mean / (1 - point.delta * drift)
     along -= drift * mean
     weight, along_p, along_weighted, tilted, shannon, slope = mean, mean, mean, mean, mean, mean
     if SLOPES:
@@ -203,7 +224,7 @@ def _sums(totals, delta, SLOPES: tl.constexpr):
 
 
 @triton.jit
-def _factors(slopes, index, sums, point, scalars):
+def _factors(slopes, sums, point, scalars):
     """The factors of escort and spread in the gradient, and of both; writes the slopes."""
     mean, along, covariance, weight, along_p, along_weighted, tilted, shannon, renyi_slope = sums
     q, r, temperature, delta, _ = scalars
@@ -213,17 +234,16 @@ def _factors(slopes, index, sums, point, scalars):
     factor = tl.minimum(1 / tl.sqrt(heat), 1e30)  # twice: for a large r 1/heat overflows, and infinity times 0 is NaN
     if slopes is not None:
         heating = (renyi + shannon - gap * (renyi_slope + q * tilted)) / stiffness
-        out = slopes + index * 3
-        tl.store(out, (along_p * weight - along_weighted - heating * along).to(slopes.dtype.element_ty))
-        tl.store(out + 1, (along * renyi / stiffness).to(slopes.dtype.element_ty))
-        tl.store(out + 2, (-along / temperature / stiffness).to(slopes.dtype.element_ty))
+        tl.store(slopes, (along_p * weight - along_weighted - heating * along).to(slopes.dtype.element_ty))
+        tl.store(slopes + 1, (along * renyi / stiffness).to(slopes.dtype.element_ty))
+        tl.store(slopes + 2, (-along / temperature / stiffness).to(slopes.dtype.element_ty))
     by_spread = gap * q / stiffness * tl.exp(delta * renyi) * along * factor
     return tl.exp(delta * point.mirrored) * factor, by_spread, factor
 
 
 @triton.jit
-def _write(result, place, inside, p, direction, sums, factors, point, BETA: tl.constexpr):
+def _write(row, place, inside, p, direction, sums, factors, point, BETA: tl.constexpr):
     by_escort, by_spread, factor = factors
     escort, spread = _shares(p, point, BETA)
     gradient = factor * (by_escort * escort * (direction - sums[0]) - by_spread * spread)
-    tl.store(result + place, gradient.to(result.dtype.element_ty), mask=inside)
+    tl.store(row[2] + place, gradient.to(row[2].dtype.element_ty), mask=inside)
