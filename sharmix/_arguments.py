@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sharmix._caller import Caller, current_caller
+from sharmix._caller import current_caller
+from sharmix._private_torch import varies
 
 Order = float | Tensor
 
@@ -29,21 +29,10 @@ _ALLOWED = {
 }
 
 
-def as_tensor(order: Order, caller: Caller) -> Tensor:
-    """A number as a float64 tensor, in which 1 + 1e-9 differs from 1; a tensor as it is."""
-    if isinstance(order, Tensor):
-        return order
-    if caller.is_compiled:  # the compiler makes a number that multiplies a tensor an input of its graph
-        return torch.ones((), dtype=torch.float64, device="cpu") * order
-    if caller.has_modes or caller.is_traced:
-        return torch.scalar_tensor(order, dtype=torch.float64, device="cpu")
-    return _constant(order)
-
-
-@lru_cache(maxsize=256)
-def _constant(number: float) -> Tensor:
-    with torch.inference_mode(False):  # a tensor made in inference mode cannot be saved for a backward pass
-        return torch.tensor(number, dtype=torch.float64, device="cpu")
+def as_tensor(value: float) -> Tensor:
+    """A number as a float64 tensor, in which 1 + 1e-9 differs from 1."""
+    # By a product: the compiler makes a number that multiplies a tensor an input of its graph.
+    return torch.ones((), dtype=torch.float64, device="cpu") * value
 
 
 def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
@@ -160,13 +149,13 @@ def checked_values(values: Tensor, name: str) -> Tensor:
 
 def checked(order: Order, name: str) -> Order:
     """A number or tensor, after a check of its range as order `name`; also works for traced or batched tensors."""
-    if not isinstance(order, Tensor) and (torch.compiler.is_exporting() or not torch.compiler.is_compiling()):
-        return checked_number(order, name)
-    caller = current_caller()
-    order = as_tensor(order, caller)
+    if not isinstance(order, Tensor):
+        if not varies(order):
+            return checked_number(order, name)
+        order = as_tensor(order)
     if not order.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
-    if caller.exports_to_onnx:  # `_onnx` looks at the values
+    if current_caller().exports_to_onnx:  # `_onnx` looks at the values
         return order
     return order * _ones_if_allowed(order.detach(), name)
 

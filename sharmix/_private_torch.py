@@ -86,6 +86,15 @@ def in_onnx_export() -> bool:
     return _is_onnx_exporting
 
 
+def varies(number: float) -> bool:
+    """Whether a compiler makes the number an input of its graph: one that changes from call to call, or NumPy's."""
+    if not torch.compiler.is_compiling():
+        return False
+    from torch.fx.experimental.symbolic_shapes import has_static_value  # imports sympy
+
+    return type(number) not in (int, float) or not has_static_value(number)
+
+
 def traced_tensor(fake: Tensor) -> Tensor | None:
     """The parameter behind a fake tensor while `torch.export` traces; None if it is not known."""
     try:

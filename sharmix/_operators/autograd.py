@@ -16,6 +16,7 @@ from sharmix._caller import Caller, current_caller, is_last_derivative
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import any_device, backend, torch_operators
 from sharmix._operators.orders import Slopes, are_numbers, checked_orders
+from sharmix._operators.torch_operators import joined, separated
 from sharmix._private_torch import forward_mode_active, forward_mode_depth, is_plain_tensor, vmap_active
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
@@ -36,11 +37,12 @@ def solved(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller, want
     if caller.is_compiled and caller.is_transformed and not vmap_active():
         # The compiler allows no tensor as two arguments, but α-entmax has q = r.
         orders = tuple(order.clone() if isinstance(order, Tensor) else order for order in orders)  # type: ignore[assignment]
+    inputs = logits, *separated(orders), nonconcave, wants_conjugate
     if caller.has_tangents:
-        return _ForwardMap.apply(logits, *orders, nonconcave, wants_conjugate)
+        return _ForwardMap.apply(*inputs)
     if caller.is_transformed and not (caller.needs_operators and vmap_active()):
-        return _TransformedMap.apply(logits, *orders, nonconcave, wants_conjugate)
-    return _TransformedMap.forward(logits, *orders, nonconcave, wants_conjugate)
+        return _TransformedMap.apply(*inputs)
+    return _TransformedMap.forward(*inputs)
 
 
 def class_loss(
@@ -60,7 +62,8 @@ def class_loss(
     if goes_directly(caller, logits, orders) and is_plain_tensor(targets):
         return ClassLoss.apply(logits, targets, (orders, nonconcave, ignore_index, reduction), *_tensors(orders))
     learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
-    return torch_operators.class_loss(logits, targets, *orders, nonconcave, ignore_index, reduction, learned)[0]
+    inputs = logits, targets, *separated(orders), nonconcave, ignore_index, reduction, learned
+    return torch_operators.class_loss(*inputs)[0]
 
 
 def goes_directly(caller: Caller, logits: Tensor, orders: Sequence[Order]) -> bool:
@@ -189,14 +192,15 @@ class _TransformedMap(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _save(ctx, (output[0] if isinstance(output, tuple) else output,), inputs[1:4])
+        _save(ctx, (output[0] if isinstance(output, tuple) else output,), joined(inputs[1:]))
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
         (p,), orders = _saved(ctx)
         with backend.use_plain_torch(ctx.is_plain_torch):
-            return *_through_outputs(grad_p, grad_conjugate, p, orders, ctx.needs_input_grad[1:4]), None, None
+            gradients = _through_outputs(grad_p, grad_conjugate, p, orders, ctx.needs_input_grad[1:4])
+        return *gradients, *[None] * 5
 
 
 # For the operator where it is called without the function above: compiled, exported, traced, or with a subclass.
@@ -209,7 +213,7 @@ class _ForwardMap(_TransformedMap):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         _TransformedMap.setup_context(ctx, inputs, output)
-        _save(ctx, (output[0] if inputs[-1] else output,), inputs[1:4], forward=True)
+        _save(ctx, (output[0] if inputs[-1] else output,), joined(inputs[1:]), forward=True)
         ctx.wants_conjugate = inputs[-1]
 
     @staticmethod
@@ -235,8 +239,8 @@ class _ForwardMap(_TransformedMap):
 
 
 def _keep_class_loss(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, targets, q, r, temperature, ctx.nonconcave, ctx.ignore_index, *_ = inputs
-    _save(ctx, (logits, targets, *output[1:]), (q, r, temperature))
+    ctx.nonconcave, ctx.ignore_index, *_ = inputs[8:]
+    _save(ctx, (*inputs[:2], *output[1:]), joined(inputs[2:]))
 
 
 def _class_loss_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
@@ -249,10 +253,10 @@ def _class_loss_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None
         else:
             by_logits = None
             if ctx.needs_input_grad[0]:
-                inputs = logits, targets, states, grad, *orders, ctx.ignore_index
+                inputs = logits, targets, states, grad, *separated(orders), ctx.ignore_index
                 by_logits = torch_operators.class_loss_backward(*inputs)
             by_orders = _by_order(grad.unsqueeze(-1) * slopes, orders, wanted) if any(wanted) else [None] * 3
-    return by_logits, None, *by_orders, None, None, None, None
+    return by_logits, None, *by_orders, *[None] * 7
 
 
 torch.library.register_autograd("sharmix::class_loss", _class_loss_backward, setup_context=_keep_class_loss)
@@ -302,7 +306,7 @@ def _through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Seque
     """The gradients by logits, q, r and T₀ from the gradient by p; `wanted` tells which of q, r and T₀ need one."""
     checked_memory(grad)
     if not _differentiated_again():
-        by_logits, along = torch_operators.map_backward(p, grad, *orders, any(wanted))
+        by_logits, along = torch_operators.map_backward(p, grad, *separated(orders), any(wanted))
         return [by_logits, *(_by_order(along, orders, wanted) if any(wanted) else [None] * 3)]
     at, grad = MapSensitivity(p, *orders), torch.where(p > 0, grad, 0)  # as `any_device.map_backward`
     if not any(wanted):

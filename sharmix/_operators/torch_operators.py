@@ -1,23 +1,36 @@
 """The operators for callers that torch compiles, traces or transforms: schema, computation, shapes, vmap rule.
 
-q, r and T₀ are tensors that broadcast to [..., 1]. Their values are checked inside
-the operators, where they can be read, and where a compiler cannot drop the check.
+Each of q, r and T₀ is given as a tensor that broadcasts to [..., 1] or as a number, and None in the other's place. A
+number as a tensor on the CPU would keep compiled code out of a CUDA graph. Their values are checked inside the
+operators, where they can be read, and where a compiler cannot drop the check.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sharmix._arguments import as_tensor, define_operator
-from sharmix._caller import current_caller
+from sharmix._arguments import Order, as_tensor, define_operator
 from sharmix._operators.backend import Implementation, select_implementation
 from sharmix._operators.orders import Orders, checked_orders
+from sharmix._private_torch import varies
 
 _ORDERS = ("q", "r", "temperature")
-_SCHEMA = "Tensor q, Tensor r, Tensor temperature"
+_SCHEMA = "Tensor? q, Tensor? r, Tensor? temperature, float? q_number, float? r_number, float? temperature_number"
+
+
+def separated(orders: Sequence[Order]) -> tuple[Any, ...]:
+    """q, r and T₀ as six inputs of an operator: the tensors, then the numbers, and None where there is none."""
+    orders = [order if isinstance(order, Tensor) or not varies(order) else as_tensor(order) for order in orders]
+    tensors = [order if isinstance(order, Tensor) else None for order in orders]
+    return *tensors, *[None if isinstance(order, Tensor) else order for order in orders]
+
+
+def joined(inputs: Sequence[Any]) -> Any:
+    """q, r and T₀ from the inputs of an operator that begin with `separated` ones."""
+    return tuple(inputs[i] if inputs[i + 3] is None else inputs[i + 3] for i in range(3))
 
 
 def _wide(values: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -75,27 +88,22 @@ def _batch_first(tensor: Tensor, dim: int | None, size: int, name: str, shape: l
 
 
 def _operator(name: str, schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator `name`, which takes orders as numbers or tensors.
+    """The operator `name`.
 
     `compute` gets the implementation, and then the operator's inputs with the orders as one tuple of checked values.
     """
     arguments = re.findall(r"(\w+)[,)]", schema.split("->")[0])
-    last_order = "nonconcave" if "nonconcave" in arguments else "temperature"  # which the orders' check takes
+    last_order = "nonconcave" if "nonconcave" in arguments else "temperature_number"  # which the orders' check takes
     first, stop = arguments.index("q"), arguments.index(last_order) + 1
 
     def computed(*inputs: Any) -> Any:
-        orders = checked_orders(inputs[0], inputs[first : first + 3], *inputs[first + 3 : stop])
+        orders = checked_orders(inputs[0], joined(inputs[first:]), *inputs[first + 6 : stop])
         return compute(select_implementation(inputs[0], orders), *inputs[:first], orders, *inputs[stop:])
 
-    dispatched = define_operator(name, schema, computed, shapes)
+    operator = define_operator(name, schema, computed, shapes)
     if "reduction" not in arguments:  # which would reduce over the batch
         torch.library.register_vmap(f"sharmix::{name}", _batched_as_rows(name, arguments))
-
-    def call(*inputs: Any) -> Any:
-        caller = current_caller()
-        return dispatched(*[as_tensor(one, caller) if isinstance(one, float) else one for one in inputs])
-
-    return call
+    return operator
 
 
 def _solve(implementation: Implementation, logits: Tensor, orders: Orders, wants_conjugate: bool) -> Any:

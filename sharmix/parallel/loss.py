@@ -8,7 +8,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sharmix._arguments import Order, as_tensor, classes_last, number, one_value
-from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, reduced
 from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
 from sharmix._targets import check_indices
@@ -138,7 +137,6 @@ def checked_sizes(sizes: Sequence[int] | None, group: dist.ProcessGroup, classes
 
 def as_tensors(orders: tuple[Order, Order, Order]) -> list[Tensor]:
     """The orders as tensors of no dimension."""
-    caller = current_caller()
     named = zip(orders, ("q", "r", "temperature"), strict=True)
     values = (one_value(order, name) if isinstance(order, Tensor) else number(order, name) for order, name in named)
-    return [as_tensor(value, caller) for value in values]
+    return [value if isinstance(value, Tensor) else as_tensor(value) for value in values]

@@ -1,8 +1,9 @@
 """The private names of torch do what the library needs them for, and only sharmix/_private_torch.py uses them.
 
-`import sharmix` fails where torch no longer has a name. Transforms are tested in test_transforms.py, modes and traces
-in test_torch_semantics.py, exports to ONNX in test_export.py, kept graphs in test_linear_loss.py, tangents in
-test_drop_in.py, `_load_from_state_dict` in test_learned_range.py, and process groups in test_parallel.py.
+`import sharmix` fails where torch no longer has a name. Transforms and numbers that vary are tested in
+test_transforms.py, modes and traces in test_torch_semantics.py, exports to ONNX in test_export.py, kept graphs in
+test_linear_loss.py, tangents in test_drop_in.py, `_load_from_state_dict` in test_learned_range.py, and process groups
+in test_parallel.py.
 """
 
 import re
