@@ -14,14 +14,22 @@ from triton.runtime import interpreter
 
 import sharmix
 from sharmix import functional
-from sharmix._operators import backend, cpu, cuda, cuda_long_rows
+from sharmix._operators import backend, cpu
+from sharmix._operators.triton import implementation
 from tests.sharmix import accuracy, doors
 from tests.sharmix.cases import assert_errors_within, every_case
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 ORDERS = [(1.25, 1.5), (1.3, 1.4), (2.0, 2.0), (1.0, 1.7), (1.1, 1.9)]
-SIZES = [1, 5, 100] if INTERPRETED else [1, 5, 100, 1000, 2048, 2049, 32000, 100_000]  # the last is one of long rows
+SIZES = [1, 5, 100] if INTERPRETED else [1, 5, 100, 1000, 2048, 2049, 32000, 100_000]  # the last is solved together
+# The constants of `implementation` with which rows of a hundred classes are solved as longer ones are.
+WAYS = {
+    "in registers": {},
+    "by lanes, and in registers": {"_SHORT": 4, "_LANES": 32, "_ROOM": 16},
+    "by lanes, and in blocks": {"_SHORT": 4, "_LANES": 32, "_WHOLE": 4, "_BLOCK": 32, "_BACKWARD_BLOCK": 16},
+    "in blocks": {"_SHORT": 4, "_LANES": 0, "_WHOLE": 4, "_BLOCK": 32, "_BACKWARD_BLOCK": 32, "_WIDE_BLOCK": 32},
+}
 SAMPLES = 4 if INTERPRETED else 20  # of each size
 DIGITS = {torch.float32: {"rtol": 1e-4, "atol": 2e-6}, torch.float64: {"rtol": 1e-9, "atol": 1e-12}}
 HALF_DIGITS = {"rtol": 2e-2, "atol": 2e-2}

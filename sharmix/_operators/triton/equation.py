@@ -17,8 +17,6 @@ from sharmix._operators.triton.elementary import expm1_ratio, expm1_ratio_slope,
 
 MOST_SMOOTH_R = 3.0  # the temperature is T₀ e^((q−r) R_q): a larger r magnifies the rounding of p in the map's gradient
 
-ALL, SMOOTH, ROUGH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # the rows that a launch does
-
 _MOST_SCALE = tl.constexpr(1e38)  # which float32 still holds
 _LEAST_DELTA = tl.constexpr(1e-12)  # whose square float32 still holds
 _MOST_SMOOTH_R = tl.constexpr(MOST_SMOOTH_R)
@@ -83,11 +81,13 @@ def is_smooth(orders, row):
 
 
 @triton.jit
-def is_mine(orders, row, ROWS: tl.constexpr):
-    """Whether a launch does a row: launches for the smooth rows and for the rough ones share the rows of a call."""
+def is_mine(orders, row, TYPE: tl.constexpr, ROUGH: tl.constexpr):
+    """Whether a launch does a row: in float32 if it is smooth, in float64 if it is not, or where not ROUGH always."""
     mine = tl.full([], 1, tl.int1)
-    if ROWS != ALL:
-        mine = is_smooth(orders, row) == (ROWS == SMOOTH)
+    if tl.float32 == TYPE:
+        mine = is_smooth(orders, row)
+    elif ROUGH:
+        mine = is_smooth(orders, row) == 0
     return mine
 
 

@@ -24,7 +24,6 @@ from sharmix._operators.triton import equation, lanes, loss_parts, rows, rows_in
 from sharmix._operators.triton import map_backward as backward
 from sharmix._operators.triton.launch import launch
 from sharmix._operators.triton.outputs import Labels, LossOutputs, MapOutputs
-from sharmix._targets import checked_classes, may_read
 
 _SHORT = 2048  # classes, which fit in registers without spills beside those of other rows
 _WHOLE = 32768  # classes, the most that a program's registers hold
@@ -33,19 +32,20 @@ _LANES = 2048
 _MOST_BITS = 7  # of a key for its block: 128 blocks of lanes
 _ROOM = 512  # places of a row's support; a longer one is read block by block
 _BLOCK = 4096  # classes of a longer row that are read at a time
+_BACKWARD_BLOCK = 8192  # the same in the map's backward pass, whose program shall have a multiprocessor for itself:
+# two rows for each do not fit in the L2 cache of a GPU
 _WIDE_BLOCK = 1024  # the same in float64
 _SUMMED = 16384  # rows that are counted or summed at a time
 _SCALED = 4096  # gradients that a program multiplies
 
 
 class _Kernels(NamedTuple):
-    """The kernels of a map, or of a loss: of each way to solve rows, and the constants that `lanes` alone have."""
+    """The kernels of a map, or of a loss, one for each way to solve rows."""
 
     rows: Any
     lanes: Any
     together: Any
     in_float64: Any
-    room: dict[str, int]
 
 
 _MAP = _Kernels(
@@ -53,20 +53,18 @@ _MAP = _Kernels(
     lanes.map_of_lanes,
     together.map_of_rows_together,
     rows_in_float64.map_of_rows_in_float64,
-    {"ROOM": _ROOM},
 )
 _LOSS = _Kernels(
     rows.loss_of_rows,
     lanes.loss_of_lanes,
     together.loss_of_rows_together,
     rows_in_float64.loss_of_rows_in_float64,
-    {},
 )
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool, keeps: bool) -> tuple[Tensor, Any, Sequence[Tensor]]:
     logits = _readable(logits)
-    count, classes = _shape(logits)
+    count, _ = _shape(logits)
     p = torch.empty_like(logits)
     conjugate = _wide(logits, *logits.shape[:-1]) if wants_conjugate else None
     kept = [logits.new_empty(count, dtype=torch.int32)] if keeps else []
@@ -84,20 +82,13 @@ def map_backward(
     of_rows = _wide(p, *p.shape[:-1], 3) if slopes != "none" else None
     given = backward.Given(p, grad, *kept, *[None] * (3 - len(kept)))
     count, classes = _shape(p)
-    block = min(triton.next_power_of_2(classes), _BLOCK if of_rows is None else _SHORT)
+    block = min(triton.next_power_of_2(classes), _BACKWARD_BLOCK if of_rows is None else _SHORT)
+    options = {"num_warps": _warps(block, 4 if block <= _SHORT else 8)}
     with torch.cuda.device_of(p):
         for constants in _passes(p, orders):
             arguments = given, by_logits, of_rows, _orders(orders, p, constants["TYPE"]), classes
-            launch(
-                backward.map_backward,
-                (count,),
-                arguments,
-                {"num_warps": _warps(block)},
-                BETA=_beta(orders),
-                BLOCK=block,
-                ROOM=_ROOM,
-                **constants,
-            )
+            constants = {"BETA": _beta(orders), "BLOCK": block, "ROOM": _ROOM, **constants}
+            launch(backward.map_backward, (count,), arguments, options, **constants)
     return by_logits, None if of_rows is None else any_device.of_kind(of_rows, slopes)
 
 
@@ -114,10 +105,8 @@ def class_loss(
     gradient = torch.empty_like(logits) if keeps == "gradient" else None
     states = logits.new_empty((*losses.shape, 4), dtype=torch.float64) if keeps == "states" else None
     of_rows = _wide(logits, *losses.shape, 3) if slopes != "none" else None
-    count, options = (
-        losses.numel(),
-        {"num_warps": _warps(block := min(triton.next_power_of_2(losses.numel()), _SUMMED))},
-    )
+    count, block = losses.numel(), min(triton.next_power_of_2(losses.numel()), _SUMMED)
+    options = {"num_warps": _warps(block, 16)}
     with torch.cuda.device_of(logits):
         counts = _wide(logits, 2) if reduction == "mean" else None
         if counts is not None:
@@ -130,8 +119,8 @@ def class_loss(
         sums = _wide(logits, 4)
         summed = of_rows if slopes == "sums" else None
         launch(loss_parts.sum_rows, (1,), (losses, summed, counts, sums, count), options, BLOCK=block)
-    loss, *of_all = sums.unbind()
-    return loss, states, gradient, of_all if slopes == "sums" else of_rows, 1.0 if divisor is None else divisor
+    found = sums[1:] if slopes == "sums" else of_rows
+    return sums[0], states, gradient, found, 1.0 if divisor is None else divisor
 
 
 def scaled(gradient: Tensor, factor: Tensor) -> Tensor:
@@ -162,15 +151,8 @@ def class_loss_backward(
             own = _orders(orders, logits, constants["TYPE"])
             arguments = logits, labels, states, grad, by_logits, own, classes, int(grad.dim() > 0)
             grid = count, triton.cdiv(classes, block)
-            launch(
-                loss_parts.loss_backward,
-                grid,
-                arguments,
-                {"num_warps": _warps(block)},
-                BETA=_beta(orders),
-                BLOCK=block,
-                **constants,
-            )
+            constants = {"BETA": _beta(orders), "BLOCK": block, **constants}
+            launch(loss_parts.loss_backward, grid, arguments, {"num_warps": _warps(block, 4)}, **constants)
     return by_logits
 
 
@@ -191,30 +173,34 @@ def _launch(kernels: _Kernels, logits: Tensor, given: Sequence[Any], orders: Ord
         elif way == "lanes":
             left = logits.new_empty(count, dtype=torch.int32)
             low = (1 << max(5, (triton.cdiv(classes, _LANES) - 1).bit_length())) - 1
-            constants = {"BETA": beta, "BLOCK": _LANES, "LOW": low, **kernels.room}
+            constants = {"BETA": beta, "BLOCK": _LANES, "LOW": low, **({"ROOM": _ROOM} if kernels is _MAP else {})}
             launch(kernels.lanes, (count,), (*before, left, classes), {"num_warps": 8, "maxnreg": 80}, **constants)
             _launch_rows(kernels, before, left, count, classes, beta)
-        if (which := _rows_in_float64(logits, orders)) is not None:
+        if (in_float64 := _in_float64(logits, orders)) != "none":
             arguments = logits, *given, _orders(orders, logits, tl.float64), count, classes
             block = min(triton.next_power_of_2(classes), _WIDE_BLOCK)
-            options, constants = {"num_warps": _warps(block)}, {"BLOCK": block, "ROWS": which}
+            options, constants = {"num_warps": _warps(block, 4)}, {"BLOCK": block, "ROUGH": in_float64 == "rough"}
             launch(kernels.in_float64, (count,), arguments, options, **constants)
 
 
 def _launch_rows(
     kernels: _Kernels, before: Sequence[Any], left: Tensor | None, count: int, classes: int, beta: int
 ) -> None:
-    whole = classes <= _WHOLE
-    block = triton.next_power_of_2(classes) if whole else _BLOCK
+    """Solve all rows, or those that `lanes` left, which as many programs do as the device has multiprocessors."""
+    if classes <= _WHOLE:
+        block = triton.next_power_of_2(classes)
+        warps = _warps(block, 4 if block <= _SHORT else 16)
+    else:
+        block, warps = _BLOCK, _warps(_BLOCK, 8)
     programs = count if left is None else min(count, max(1, _multiprocessors(left.device)))
-    constants = {"BETA": beta, "BLOCK": block, "WHOLE": whole}
-    launch(kernels.rows, (programs,), (*before, left, count, classes), {"num_warps": _warps(block)}, **constants)
+    constants = {"BETA": beta, "BLOCK": block, "WHOLE": classes <= _WHOLE}
+    launch(kernels.rows, (programs,), (*before, left, count, classes), {"num_warps": warps}, **constants)
 
 
 def _way(logits: Tensor, orders: Orders) -> str:
     """How smooth rows are solved: `rows`, `lanes` or `together`; `none` where float64 solves all rows."""
     count, classes = _shape(logits)
-    if _rows_in_float64(logits, orders) == equation.ALL.value:
+    if _in_float64(logits, orders) == "all":
         return "none"
     if classes <= _SHORT:
         return "rows"
@@ -225,25 +211,21 @@ def _way(logits: Tensor, orders: Orders) -> str:
     return "lanes" if classes <= _LANES << _MOST_BITS else "rows"
 
 
-def _rows_in_float64(logits: Tensor, orders: Orders) -> int | None:
-    """Which rows `rows_in_float64` must solve: all, those that the device finds to be rough, or None."""
+def _in_float64(logits: Tensor, orders: Orders) -> str:
+    """Which rows need float64: `all`, `none`, or those that the device finds to be `rough`."""
     q, r, _ = orders
     if logits.dtype == torch.float64:
-        return int(equation.ALL.value)
+        return "all"
     if isinstance(q, Tensor) or isinstance(r, Tensor):
-        return int(equation.ROUGH.value)
-    return None if q <= 2 and r <= equation.MOST_SMOOTH_R and is_concave(q, r) else int(equation.ALL.value)
+        return "rough"
+    return "none" if q <= 2 and r <= equation.MOST_SMOOTH_R and is_concave(q, r) else "all"
 
 
 def _passes(values: Tensor, orders: Orders) -> list[dict[str, Any]]:
     """The constants of each launch of a kernel that is the same in float32 and in float64."""
-    which = _rows_in_float64(values, orders)
-    if which == equation.ALL.value:
-        return [{"TYPE": tl.float64, "ROWS": which}]
-    if which is None:
-        return [{"TYPE": tl.float32, "ROWS": int(equation.ALL.value)}]
-    smooth = {"TYPE": tl.float32, "ROWS": int(equation.SMOOTH.value)}
-    return [smooth, {"TYPE": tl.float64, "ROWS": which}]
+    rows = _in_float64(values, orders)
+    passes = [] if rows == "all" else [{"TYPE": tl.float32, "ROUGH": False}]
+    return passes if rows == "none" else [*passes, {"TYPE": tl.float64, "ROUGH": rows == "rough"}]
 
 
 def _orders(orders: Orders, values: Tensor, dtype: tl.dtype) -> equation.Orders:
@@ -277,9 +259,9 @@ def _multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 0
 
 
-def _warps(block: int) -> int:
-    """The warps of a program that holds a block of classes in registers: at first with 4 of them in each thread."""
-    return max(1, block // 128) if block <= _SHORT else min(32, block // 512)
+def _warps(block: int, of_thread: int) -> int:
+    """The warps of a program whose threads hold so many of a block's classes, or more."""
+    return max(1, min(32, block // (32 * of_thread)))
 
 
 def _shape(values: Tensor) -> tuple[int, int]:

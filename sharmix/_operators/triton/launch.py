@@ -15,7 +15,7 @@ def launch(
     """kernel[grid](*arguments, **constants, **options), where the constants are the last parameters, in their order."""
     grid = (*grid, 1, 1)[:3]
     given = tuple(map(_kind, arguments))
-    key = kernel.__name__, arguments[0].device, given, *constants.values(), *options.values()
+    key = kernel.__name__, given, *constants.values(), *options.values()
     compiled = _compiled.get(key)
     if compiled is None:
         _compiled[key] = kernel[grid](*arguments, **constants, **options)  # None from Triton's interpreter
@@ -27,7 +27,7 @@ def _kind(argument: Any) -> Any:
     """What of an argument Triton compiles a kernel for."""
     kind = type(argument)
     if kind is Tensor or kind is torch.nn.Parameter:
-        return argument.dtype, argument.data_ptr() % 16 == 0
+        return argument.dtype, argument.get_device(), argument.data_ptr() % 16 == 0
     if kind is int:
         return argument == 1, argument % 16 == 0, -(2**31) <= argument < 2**31
     if isinstance(argument, tuple):

@@ -6,7 +6,7 @@ import triton.language as tl
 from sharmix._operators.triton import equation, outputs
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def count_rows(targets, counts, rows, ignored, BLOCK: tl.constexpr):
     """Writes the number of rows that count, and the divisor of the gradient: that number, or 1 if it is 0."""
     count = tl.zeros([BLOCK], tl.int32)
@@ -19,7 +19,7 @@ def count_rows(targets, counts, rows, ignored, BLOCK: tl.constexpr):
     tl.store(counts + 1, tl.maximum(total, 1))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def sum_rows(losses, slopes, counts, sums, rows, BLOCK: tl.constexpr):
     """Writes the sum of the losses, and those of the slopes by q, r and T₀; divided by `counts`, if these are there.
 
@@ -46,7 +46,7 @@ def sum_rows(losses, slopes, counts, sums, rows, BLOCK: tl.constexpr):
         tl.store(sums + 3, tl.sum(by_temperature, 0) / divisor)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def scale_unless_one(gradients, factor, count, BLOCK: tl.constexpr):
     """Multiplies the kept gradients by a number on the device. Where that is 1, as usual, it touches nothing else."""
     factor = tl.load(factor).to(tl.float32)
@@ -59,11 +59,11 @@ def scale_unless_one(gradients, factor, count, BLOCK: tl.constexpr):
 @triton.jit
 def loss_backward(
     logits, labels, states, grads, by_logits, orders, classes, grad_step,
-    BETA: tl.constexpr, BLOCK: tl.constexpr, TYPE: tl.constexpr, ROWS: tl.constexpr,
+    BETA: tl.constexpr, BLOCK: tl.constexpr, TYPE: tl.constexpr, ROUGH: tl.constexpr,
 ):  # fmt: skip
     """Writes g (p − y)/divisor from the states of rows; g is `grads` at row · grad_step."""
     index, place = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    if equation.is_mine(orders, index, ROWS):
+    if equation.is_mine(orders, index, TYPE, ROUGH):
         start = tl.cast(index, tl.int64) * classes
         target, counted, _, factor = outputs.target_of(labels, index, classes)
         _, _, _, _, power = equation.orders_of(orders, index, classes, TYPE)

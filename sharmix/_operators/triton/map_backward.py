@@ -39,11 +39,11 @@ class Point(NamedTuple):
 @triton.jit
 def map_backward(
     given, by_logits, slopes, orders, classes,
-    BETA: tl.constexpr, BLOCK: tl.constexpr, ROOM: tl.constexpr, TYPE: tl.constexpr, ROWS: tl.constexpr,
+    BETA: tl.constexpr, BLOCK: tl.constexpr, ROOM: tl.constexpr, TYPE: tl.constexpr, ROUGH: tl.constexpr,
 ):  # fmt: skip
     """Writes ∂/∂z [rows, classes], and into `slopes` [rows, 3], if it is not None, those by q, r and T₀."""
     index = tl.program_id(0)
-    if equation.is_mine(orders, index, ROWS):
+    if equation.is_mine(orders, index, TYPE, ROUGH):
         start = tl.cast(index, tl.int64) * classes
         row = (given.probabilities + start, given.grads + start, by_logits + start)
         own = None if slopes is None else slopes + index * 3
@@ -53,7 +53,9 @@ def map_backward(
             count = tl.load(given.counts + index)
         largest, origin = _at_largest(given, row, index, classes, BLOCK, TYPE)
         if count >= 0:
-            _from_list(row, given.support + index * ROOM, count, own, largest, origin, scalars, classes, BETA, BLOCK, ROOM)
+            _from_list(
+                row, given.support + index * ROOM, count, own, largest, origin, scalars, classes, BETA, BLOCK, ROOM
+            )
         else:
             _from_row(row, own, largest, origin, scalars, classes, BETA, BLOCK)
 
@@ -226,7 +228,7 @@ def _sums(totals, point, SLOPES: tl.constexpr):
 @triton.jit
 def _factors(slopes, sums, point, scalars):
     """The factors of escort and spread in the gradient, and of both; writes the slopes."""
-    mean, along, covariance, weight, along_p, along_weighted, tilted, shannon, renyi_slope = sums
+    _, along, covariance, weight, along_p, along_weighted, tilted, shannon, renyi_slope = sums
     q, r, temperature, delta, _ = scalars
     gap, renyi = r - q, point.renyi
     stiffness = 1 + gap * q * covariance

@@ -22,7 +22,7 @@ class MapOutputs(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Class indices, the index of rows that do not count, and where the divisor of the gradient is; None stands for 1."""
+    """Class indices, the index of rows that do not count, and where the gradient's divisor is; None stands for 1."""
 
     targets: Any
     ignored: int

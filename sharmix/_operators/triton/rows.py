@@ -12,7 +12,7 @@ from sharmix._operators.triton import equation, outputs
 from sharmix._operators.triton.elementary import largest_of, sum_of_four
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def map_of_rows(
     logits, out, orders, left, rows, classes,
     BETA: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
@@ -36,7 +36,7 @@ def map_of_rows(
             outputs.write_map(out, index, solution, largest, tl.max(top, 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def loss_of_rows(
     logits, labels, out, orders, left, rows, classes,
     BETA: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
