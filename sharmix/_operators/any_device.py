@@ -15,7 +15,7 @@ from sharmix._mathematics.global_maximum import global_maximum
 from sharmix._mathematics.knots import from_last_knot
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators.orders import Orders, Slopes, columns, is_concave
-from sharmix._targets import checked_classes
+from sharmix._targets import counted_rows
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Any]:
@@ -30,7 +30,8 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
 
 
 def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    equation = Equation((x - x.amax(-1, keepdim=True)) / temperature, q, r)
+    unit = temperature + 0 * (q + r)  # an order of NaN is as a row of NaN
+    equation = Equation((x - x.amax(-1, keepdim=True)) / unit, q, r)
     concave = is_concave(q, r).squeeze(-1)
     if concave.all():
         y = equation.root(*equation.bracket())
@@ -70,8 +71,7 @@ def of_kind(of_rows: Tensor, slopes: str, divisor: float | Tensor = 1.0) -> Slop
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, Tensor]:
-    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    logits = torch.where(counted.unsqueeze(-1), widened(logits), 0)
+    logits, indices, counted = counted_rows(widened(logits), targets, ignore_index)
     p, conjugate = solve(logits, orders, True)
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
     loss, divisor = reduced(conjugate - (of_target - logits.amax(-1)), counted, reduction)
@@ -103,8 +103,8 @@ def class_loss_backward(
     ignore_index: int,
     divisor: float | Tensor,
 ) -> Tensor:
-    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    p, _ = solve(torch.where(counted.unsqueeze(-1), widened(logits), 0), orders, False)
+    finite, indices, counted = counted_rows(widened(logits), targets, ignore_index)
+    p, _ = solve(finite, orders, False)
     return _weighted_error(p, indices, counted, grad / divisor).to(logits.dtype)
 
 
