@@ -1,6 +1,7 @@
 """Checks of the caller's arguments: one early, clear error, which names the value and the allowed values."""
 
 import math
+import os
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -15,6 +16,7 @@ Order = float | Tensor
 
 HALF = (torch.float16, torch.bfloat16)
 MOST_Q = 1000.0  # for larger q the rounding of p, times q, is more than 1e-13
+_CHECKS_EVERYWHERE = "1" in (os.environ.get("SHARMIX_CHECK"), os.environ.get("CUDA_LAUNCH_BLOCKING"))
 
 # The range of each order: its least value, whether that value itself is allowed, and its largest value.
 _ALLOWED = {
@@ -27,6 +29,15 @@ _ALLOWED = {
     "alpha of the entmax package": (1.0, False, math.inf),
     "tau": (-math.inf, False, math.inf),
 }
+
+
+def may_read(values: Tensor) -> bool:
+    """Whether a check may read values of a tensor.
+
+    On a GPU the host would wait for all work before them. So they are read there only with SHARMIX_CHECK=1, or with
+    CUDA_LAUNCH_BLOCKING=1, where the host waits anyway. Otherwise a value that is not allowed makes its row NaN.
+    """
+    return values.is_cpu or (_CHECKS_EVERYWHERE and not values.is_meta)
 
 
 def as_tensor(value: float) -> Tensor:
@@ -113,6 +124,13 @@ def one_value(order: Order, name: str) -> Order:
     return order.reshape(())
 
 
+def number_if_read(order: Order, logits: Tensor) -> Order:
+    """An order of one value as a number, unless a kernel on a GPU is to read it: then it stays a tensor."""
+    if not isinstance(order, Tensor) or not (may_read(order) or may_read(logits)):
+        return order
+    return float(order.item())
+
+
 def typed(order: Order, like: Tensor) -> Tensor:
     """An order as a tensor of the dtype of `like`."""
     if isinstance(order, Tensor):
@@ -139,9 +157,11 @@ def checked_number(value: float, name: str) -> float:
 
 
 def checked_values(values: Tensor, name: str) -> Tensor:
-    """`values`; ValueError if one of them is out of the range of order `name`."""
+    """`values`; where one is out of the range of order `name`, ValueError, or NaN if it may not be read."""
     least, included, most = _ALLOWED[name]
     allowed = (values >= least if included else values > least) & values.isfinite() & (values <= most)
+    if not may_read(values):
+        return torch.where(allowed, values, torch.nan)
     if not allowed.all():
         raise ValueError(_out_of_range(name, values[~allowed][0].item()))
     return values
@@ -204,4 +224,4 @@ def check_operator(
 
 @check_operator("(Tensor values, str name) -> Tensor", lambda values, name: torch.ones_like(values))
 def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
-    return torch.ones_like(checked_values(values, name))
+    return checked_values(values, name).clamp(1, 1)  # which keeps a NaN

@@ -6,7 +6,8 @@ from typing import Literal, Protocol, TypedDict
 import torch
 from torch import Tensor
 
-from sharmix._targets import check_targets, checked_classes, checked_distribution
+from sharmix._arguments import may_read
+from sharmix._targets import check_targets, checked_classes, checked_distribution, counted_rows
 
 Reduction = Literal["none", "mean", "sum"]
 
@@ -69,18 +70,20 @@ def fenchel_young_loss(
     if targets.is_floating_point():
         if ignore_index >= 0:
             raise ValueError(f"ignore_index={ignore_index} is not allowed beside probabilities as targets")
-        y = targets.to(logits.dtype) * checked_distribution(targets.detach()).to(logits.dtype).unsqueeze(-1)
+        ones = checked_distribution(targets.detach()).to(logits.dtype).unsqueeze(-1)
+        y = targets.to(logits.dtype) * ones
         y = y / y.sum(-1, keepdim=True)
+        logits = logits if may_read(targets) else logits * ones  # a row of NaN has the gradient NaN
         y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
         return reduced(_soft_loss(regulariser, logits, y, weight), None, reduction)
     targets = targets if targets.dtype is torch.int64 else targets.long()
     if not label_smoothing and weight is None:
         return regulariser.class_loss(logits, targets, ignore_index, reduction)
-    indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
     if label_smoothing:
-        finite = torch.where(counted.unsqueeze(-1), logits, 0)
+        finite, indices, counted = counted_rows(logits, targets, ignore_index)
         rows = torch.where(counted, _smoothed_loss(regulariser, finite, indices, label_smoothing, weight), 0)
     else:
+        indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
         rows = regulariser.class_loss(logits, targets, ignore_index, "none")
     shares = counted.to(rows.dtype)
     if weight is not None:  # indexing by a tensor of no dimension fails under vmap
@@ -92,8 +95,8 @@ def composed_class_loss(
     regulariser: Regulariser, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction
 ) -> Tensor:
     """The loss against one class index for each row, from conjugate and entropy, by torch's own operations."""
-    indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
-    x = _minus_largest(regulariser, torch.where(counted.unsqueeze(-1), logits, 0))  # an ignored row may hold anything
+    finite, indices, counted = counted_rows(logits, targets, ignore_index)
+    x = _minus_largest(regulariser, finite)
     rows = regulariser.conjugate(x) - at_class(x, indices)
     rows = _nonnegative(rows if regulariser.normalised else rows - regulariser.entropy(logits.new_ones(1)))
     return reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)

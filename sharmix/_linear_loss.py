@@ -14,7 +14,7 @@ from sharmix._arguments import Order, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options
 from sharmix._private_torch import keeps_graph
-from sharmix._targets import check_indices, checked_classes
+from sharmix._targets import check_indices, checked_classes, nan_if_no_class
 from sharmix.functional import Nonconcave, fenchel_young_loss, orders_of
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
@@ -184,7 +184,7 @@ def _softmax_loss(
     counted = classes != ignore_index
     indices = checked_classes(classes, logits.shape[-1], ignore_index).unsqueeze(-1)
     above_own = logits.amax(-1) - logits.gather(-1, indices).squeeze(-1)
-    p = logits.softmax(-1)
+    p = nan_if_no_class(logits.softmax(-1), classes, logits.shape[-1], ignore_index)
     value = torch.where(counted, above_own - p.amax(-1).log(), 0).sum()
     p.scatter_add_(-1, indices, -torch.ones_like(p[:, :1]))
     logits.copy_(p)
@@ -265,7 +265,7 @@ class _LayerGradients:
         error = error.to(self.weight.dtype)
         # A few rows can show that a chunk is dense. Only the whole chunk can show that it is sparse, which it must be
         # before its nonzero places are listed. On a GPU the host would wait for each of these counts.
-        if error.is_cuda or any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
+        if not error.is_cpu or any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
             if self.by_hidden is not None:
                 self.by_hidden[some] = error @ self.weight
             if self.by_weight is None and self.wants_weight:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sharmix._fenchel_young import Reduction
-from sharmix._targets import checked_classes
+from sharmix._targets import checked_classes, nan_if_no_class
 
 
 def proper_score(
@@ -30,7 +30,7 @@ def proper_score(
         rows = (p - y).square().sum(-1)
     else:
         has_logarithm = p >= torch.finfo(p.dtype).tiny  # of smaller numbers, the derivative 1 / p can be infinite
-        counted = counted & (has_logarithm | (y == 0)).all(-1)
+        counted = counted & (has_logarithm | ~(y > 0)).all(-1)  # a y of NaN does not leave its row out
         rows = -(y * torch.where(has_logarithm, p, 1).log()).sum(-1)
     rows = torch.where(counted, rows, 0)
     if reduction == "none":
@@ -45,4 +45,4 @@ def _probability_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> 
     targets = targets.long()
     indices = checked_classes(targets, logits.shape[-1], ignore_index)
     one_hot = torch.zeros_like(logits).scatter(-1, indices.unsqueeze(-1), 1)
-    return one_hot, targets != ignore_index
+    return nan_if_no_class(one_hot, targets, logits.shape[-1], ignore_index), targets != ignore_index

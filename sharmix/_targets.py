@@ -1,13 +1,14 @@
 """Checks of targets, class indices or probabilities: their type, device, shape and values.
 
 The kernels look for a class index out of range themselves: `Targets` in csrc/kernel.h, and `_class_loss` in
-_operators/cuda.py.
+_operators/cuda.py. A wrong target on the CPU raises ValueError. On a GPU, where the host would wait for the check, it
+makes the loss and the gradient of its row NaN (`may_read`).
 """
 
 import torch
 from torch import Tensor
 
-from sharmix._arguments import check_operator, checked_memory
+from sharmix._arguments import check_operator, checked_memory, may_read
 
 _ROUNDED = 2**-8  # rounding to bfloat16 changes a sum of probabilities by at most half of this
 
@@ -46,14 +47,38 @@ def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits")
         )
 
 
+def counted_rows(logits: Tensor, targets: Tensor, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits [..., classes], the class of each row as int64 [...], and which rows count, bool [...].
+
+    The logits and the class of a row that does not count are 0: it may hold anything.
+    """
+    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
+    finite = torch.where(counted.unsqueeze(-1), logits, 0)
+    return nan_if_no_class(finite, targets, logits.shape[-1], ignore_index), indices, counted
+
+
+def nan_if_no_class(rows: Tensor, targets: Tensor, classes: int, ignore_index: int) -> Tensor:
+    """Rows [...] or [..., classes] times NaN where the target is no class, after a check that may not read it.
+
+    A product makes the gradient NaN, too. What a check reads raises there.
+    """
+    if may_read(targets):
+        return rows
+    wrong = (targets != ignore_index) & outside_classes(targets, classes)
+    factor = torch.where(wrong, torch.nan, 1).to(rows.dtype)
+    return rows * (factor if rows.dim() == factor.dim() else factor.unsqueeze(-1))
+
+
 @check_operator(
     "(Tensor targets, SymInt classes, SymInt ignore_index) -> Tensor",
     lambda targets, classes, ignore_index: torch.empty_like(targets, dtype=torch.int64),
 )
 def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
-    """Class indices as int64, 0 where they are `ignore_index`; ValueError if one is out of range."""
+    """Class indices as int64, 0 where they are `ignore_index`; where one is out of range, ValueError, or 0."""
     indices = torch.where(targets == ignore_index, 0, targets).long()
     outside = outside_classes(indices, classes)
+    if not may_read(targets):
+        return torch.where(outside, 0, indices)  # and `nan_if_no_class` for its row
     if outside.any():
         raise label_error(indices[outside][0].item(), classes, ignore_index)
     return indices
@@ -75,11 +100,13 @@ def label_error(label: float, classes: int, ignore_index: int | None = None) -> 
     lambda y: y.new_empty(y.shape[:-1], dtype=torch.promote_types(y.dtype, torch.float32)),
 )
 def checked_distribution(targets: Tensor) -> Tensor:
-    """1 for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
-    if (targets < 0).any():
-        raise ValueError(f"soft targets must be >= 0, got {targets[targets < 0][0].item()!r}")
+    """1 for each row of soft targets [..., classes]; where a row is no distribution, ValueError, or NaN."""
     totals = targets.sum(-1, dtype=torch.promote_types(targets.dtype, torch.float32))
     wrong = ~((totals - 1).abs() <= _ROUNDED)
+    if not may_read(targets):
+        return torch.where(wrong | (targets < 0).any(-1), torch.nan, torch.ones_like(totals))
+    if (targets < 0).any():
+        raise ValueError(f"soft targets must be >= 0, got {targets[targets < 0][0].item()!r}")
     if wrong.any():
         raise ValueError(f"soft targets must sum to 1 over the classes, got a sum of {totals[wrong][0].item()!r}")
     return torch.ones_like(totals)

@@ -12,12 +12,12 @@ from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
 from sharmix._activation import Activation
-from sharmix._arguments import Order, checked, classes_last, one_value, widened
+from sharmix._arguments import Order, checked, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned, learned_names
 from sharmix._scores import proper_score
-from sharmix._targets import checked_classes
+from sharmix._targets import checked_classes, nan_if_no_class
 from sharmix.functional import AlphaReLURegulariser, MaskedRows, Nonconcave, SharmaMittalRegulariser, fenchel_young_loss
 from sharmix.registry import register
 
@@ -75,15 +75,17 @@ class Softmax(Activation):
         indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
         finite = torch.where(counted.unsqueeze(-1), logits, 0).reshape(-1, logits.shape[-1])
         rows = cross_entropy(finite, indices.flatten(), reduction="none").reshape(targets.shape)
+        rows = nan_if_no_class(rows, targets, logits.shape[-1], ignore_index)
         return reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)
 
 
 def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
-    """Whether all targets are class indices and none is ignored; False if there are none or values cannot be read."""
+    """Whether all targets are class indices and none is ignored; False if there are none or values are not read."""
     classes = logits.shape[-1]
-    if not current_caller().can_read_values or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
+    is_read = may_read(targets) and current_caller().can_read_values
+    if not is_read or targets.numel() == 0 or 0 <= ignore_index < classes:
         return False
-    lowest, highest = torch.stack(targets.aminmax()).tolist()  # one `tolist`, so that the CPU waits for a GPU only once
+    lowest, highest = torch.stack(targets.aminmax()).tolist()
     return bool(lowest >= 0 and highest < classes)
 
 
@@ -121,7 +123,7 @@ class SharmaMittal(Learning, Activation):
         self._has_rows = any(isinstance(start, Tensor) and start.dim() for start in starts.values())
         for name, start in starts.items():
             self._set(name, start)
-        self._check(starts)
+        self._check({name: _on_the_cpu(start) for name, start in starts.items()})
 
     def _set(self, name: str, start: Order) -> None:
         if name in self.learned:
@@ -139,7 +141,7 @@ class SharmaMittal(Learning, Activation):
         rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors)[0].shape  # type: ignore[no-untyped-call]
         each = [start.unsqueeze(-1) if isinstance(start, Tensor) else start for start in starts.values()]
         with torch.no_grad():
-            zeros = torch.zeros((*rows, 1), device=tensors[0].device if tensors else "cpu")
+            zeros = torch.zeros((*rows, 1), device=tensors[0].device if tensors else "cpu")  # or meta
             functional.sharmix(zeros, *self._orders(*each), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     @abstractmethod
@@ -197,6 +199,11 @@ class SharmaMittal(Learning, Activation):
     def extra_repr(self) -> str:
         described = [f"{name}={_described(getattr(self, name))}" for name in self._starts]
         return ", ".join(filter(None, [*described, super().extra_repr()]))
+
+
+def _on_the_cpu(order: Order) -> Order:
+    """The order where a check may read it; a tensor that holds no values as it is."""
+    return order.cpu() if isinstance(order, Tensor) and not order.is_meta else order
 
 
 def _described(order: Order) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from sharmix._activation import Activation
-from sharmix._arguments import Order
+from sharmix._arguments import Order, may_read
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, check_options
 from sharmix._targets import check_shape
@@ -36,7 +36,7 @@ class FenchelYoungLoss(nn.Module):
         TypeError, ValueError: as for `fenchel_young_loss`. The constructor raises them for an option.
 
     Warns:
-        UserWarning: once, if the logits of the first call are probabilities.
+        UserWarning: once, if the logits of the first call are probabilities; on a GPU only with SHARMIX_CHECK=1.
 
     Example:
         >>> criterion = sharmix.FenchelYoungLoss("sparsemax", label_smoothing=0.1)
@@ -77,7 +77,7 @@ class FenchelYoungLoss(nn.Module):
         return self.activation.loss(logits, targets, **options)
 
     def _warn_of_probabilities(self, logits: Tensor) -> None:
-        if logits.is_meta or not current_caller().can_read_values:
+        if not may_read(logits) or not current_caller().can_read_values:
             return
         self._may_warn = False
         rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)

@@ -69,7 +69,9 @@ def sharmix(
 
     Raises:
         TypeError: the logits are not floating-point numbers.
-        ValueError: a value or shape of q, r or temperature is not allowed, or `nonconcave="error"` and r < 2 − 1/q.
+        ValueError: a value or shape of q, r or temperature is not allowed, or `nonconcave="error"` and r < 2 − 1/q. On
+            a GPU the values in a tensor are not checked, and the rows of such an order are NaN, unless the environment
+            has SHARMIX_CHECK=1.
 
     Source: the SharMiX paper's Eq. (2); solved in docs/math.md, section 2.
 
@@ -302,7 +304,9 @@ def fenchel_young_loss(
 
     Raises:
         TypeError: the logits or targets are of the wrong type.
-        ValueError: a value, a label or a shape is not allowed.
+        ValueError: a value, a label or a shape is not allowed. On a GPU the host does not wait to check values in
+            tensors: the loss and the gradient of a row with such a label, order or distribution are NaN. With
+            SHARMIX_CHECK=1 in the environment it waits, and raises.
 
     Source: Blondel, Martins and Niculae (2020); docs/math.md, section 5. In the SharMiX paper's appendix B.1 the
     term −z·y is missing.

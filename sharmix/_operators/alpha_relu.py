@@ -5,13 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked_memory, checked_number
+from sharmix._arguments import Order, checked_memory, number_if_read
 from sharmix._caller import Caller, is_last_derivative
 from sharmix._operators import backend, cpu
 from sharmix._operators.any_device import reduced
 from sharmix._operators.autograd import error_of, goes_directly
 from sharmix._private_torch import is_plain_tensor
-from sharmix._targets import checked_classes
+from sharmix._targets import counted_rows
 
 
 def weights(logits: Tensor, alpha: Order, tau: Order) -> Tensor:
@@ -40,7 +40,7 @@ class ClassLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, alpha: Order, tau: Order, ignore_index: int, reduction: str
     ) -> Tensor:
-        values = checked_number(float(alpha), "alpha of alpha-ReLU"), float(tau)
+        values: tuple[Any, Any] = number_if_read(alpha, logits), number_if_read(tau, logits)
         takes = cpu.kernel and logits.is_cpu and logits.numel() and not backend.is_plain_torch()
         ctx.in_kernel = bool(takes and cpu.kernel.takes_alpha(values[0], logits.dtype == torch.float32))
         compute = cpu.alpha_relu_loss if ctx.in_kernel else _class_loss
@@ -57,19 +57,18 @@ class ClassLoss(torch.autograd.Function):
             arguments = logits, targets, grad, alpha, value, ignore_index, divisor
             by_logits = cpu.alpha_relu_loss_backward(*arguments)
         else:
-            counted = (targets != ignore_index).unsqueeze(-1)
-            p = weights(torch.where(counted, logits, 0), alpha, value if tau is None else tau)
-            by_logits = (checked_memory(grad) / divisor).unsqueeze(-1) * error_of(p, targets, counted)
+            finite, indices, counted = counted_rows(logits, targets, ignore_index)
+            p = weights(finite, alpha, value if tau is None else tau)
+            by_logits = (checked_memory(grad) / divisor).unsqueeze(-1) * error_of(p, indices, counted)
         by_tau = by_logits.sum() / (1 - alpha) if ctx.needs_input_grad[3] else None  # −Σ (p − y)/(α − 1)
         return by_logits, None, None, by_tau, None, None
 
 
 def _class_loss(
-    logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, reduction: str
+    logits: Tensor, targets: Tensor, alpha: Order, tau: Order, ignore_index: int, reduction: str
 ) -> tuple[Tensor, Tensor]:
     """The reduced loss in plain torch, and the divisor of its gradient."""
-    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    logits = torch.where(counted.unsqueeze(-1), logits, 0)
+    logits, indices, counted = counted_rows(logits, targets, ignore_index)
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
     conjugate = power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
     return reduced(conjugate - of_target + (tau + 1 / alpha) / (alpha - 1), counted, reduction)

@@ -16,7 +16,7 @@ from sharmix._mathematics.global_maximum import global_maximum
 from sharmix._mathematics.knots import from_last_knot
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators.orders import Orders, Slopes, columns, is_concave
-from sharmix._targets import checked_classes
+from sharmix._targets import counted_rows
 
 
 _MOST_KEPT = 1 << 18  # logits of a loss that keeps its gradient beside them: at most 1 MiB of float32
@@ -36,7 +36,8 @@ def solve(
 
 
 def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    equation = Equation((x - x.amax(-1, keepdim=True)) / temperature, q, r)
+    unit = temperature + 0 * (q + r)  # an order of NaN is as a row of NaN
+    equation = Equation((x - x.amax(-1, keepdim=True)) / unit, q, r)
     concave = is_concave(q, r).squeeze(-1)
     if concave.all():
         y = equation.root(*equation.bracket())
@@ -86,8 +87,7 @@ def scaled(gradient: Tensor, factor: Tensor) -> Tensor:
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, Tensor]:
-    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    logits = torch.where(counted.unsqueeze(-1), widened(logits), 0)
+    logits, indices, counted = counted_rows(widened(logits), targets, ignore_index)
     p, conjugate, _ = solve(logits, orders, True)
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
     loss, divisor = reduced(conjugate - (of_target - logits.amax(-1)), counted, reduction)
@@ -119,8 +119,8 @@ def class_loss_backward(
     ignore_index: int,
     divisor: float | Tensor,
 ) -> Tensor:
-    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    p, _, _ = solve(torch.where(counted.unsqueeze(-1), widened(logits), 0), orders, False)
+    finite, indices, counted = counted_rows(widened(logits), targets, ignore_index)
+    p, _, _ = solve(finite, orders, False)
     return _weighted_error(p, indices, counted, grad / divisor).to(logits.dtype)
 
 

@@ -18,6 +18,7 @@ from sharmix._operators import any_device, backend, torch_operators
 from sharmix._operators.orders import Slopes, are_numbers, checked_orders
 from sharmix._operators.torch_operators import joined, separated
 from sharmix._private_torch import forward_mode_active, forward_mode_depth, is_plain_tensor, vmap_active
+from sharmix._targets import counted_rows
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
 Gradients = list[Tensor | None]
@@ -333,19 +334,18 @@ def _through_class_loss(
     wanted: Sequence[bool],
 ) -> Gradients:
     """The gradients by logits, q, r and T₀, differentiable again; `grad` is for each row's loss, or for all rows."""
-    counted = (targets != ignore_index).unsqueeze(-1)
-    p = solved(torch.where(counted, logits, 0), orders, nonconcave, current_caller())
-    by_logits = grad.unsqueeze(-1) * error_of(p, targets, counted)
+    logits, indices, counted = counted_rows(logits, targets, ignore_index)
+    p = solved(logits, orders, nonconcave, current_caller())
+    by_logits = grad.unsqueeze(-1) * error_of(p, indices, counted)
     if not any(wanted):
         return [by_logits, None, None, None]
-    slopes = ConjugateSensitivity(p, *orders).conjugate_slopes() * counted
+    slopes = ConjugateSensitivity(p, *orders).conjugate_slopes() * counted.unsqueeze(-1)
     return [by_logits, *_by_order(grad.unsqueeze(-1) * slopes, orders, wanted)]
 
 
-def error_of(p: Tensor, targets: Tensor, counted: Tensor) -> Tensor:
-    """p − y of the rows that are counted, [..., 1], and 0 in the others, by operations that torch differentiates."""
-    classes = torch.where(counted, targets.unsqueeze(-1), 0)
-    return p.scatter_add(-1, classes, -torch.ones_like(p[..., :1])) * counted
+def error_of(p: Tensor, indices: Tensor, counted: Tensor) -> Tensor:
+    """p − y of the rows that are counted, and 0 in the others, by operations that torch differentiates."""
+    return p.scatter_add(-1, indices.unsqueeze(-1), -torch.ones_like(p[..., :1])) * counted.unsqueeze(-1)
 
 
 def _summed(

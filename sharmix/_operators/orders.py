@@ -1,4 +1,8 @@
-"""q, r and T₀ in the form that implementations expect: one number for all rows, or one for each row."""
+"""q, r and T₀ in the form that implementations expect: one number for all rows, or one for each row.
+
+On a GPU, where the host would wait for the value of a tensor, tensors stay as they are and nobody has checked them
+(`may_read`). An implementation gives NaN for a row whose order is NaN or out of its range.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked_number, checked_values
+from sharmix._arguments import Order, checked_number, checked_values, may_read, number_if_read, widened
 
-Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
+# q, r, T₀: a number, or float64 [rows, 1]; on a GPU also one value for all rows, float32 or float64 [1]
+Orders = tuple[float | Tensor, float | Tensor, float | Tensor]
 Slopes = Tensor | tuple[Tensor, ...] | None  # by q, r and T₀: of each row, [..., 3]; or three sums over the rows
 
 _LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
@@ -25,22 +30,32 @@ def checked_orders(logits: Tensor, orders: tuple[Order, Order, Order], nonconcav
         return _checked_numbers(*orders, logits.shape[-1], nonconcave)
     q, r, temperature = orders
     values = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
-    _check_together(values, logits.shape[-1], nonconcave)
-    return values
+    return _checked_together(values, logits.shape[-1], nonconcave)
 
 
 @lru_cache(maxsize=256)  # the check of three numbers takes a fortieth of the map's step at 64 × 3
 def _checked_numbers(q: float, r: float, temperature: float, classes: int, nonconcave: str) -> Orders:
     orders = checked_number(q, "q"), checked_number(r, "r"), checked_number(temperature, "temperature")
-    _check_together(orders, classes, nonconcave)
-    return orders
+    return _checked_together(orders, classes, nonconcave)
 
 
-def _check_together(orders: Orders, classes: int, nonconcave: str) -> None:
-    q, r, _ = orders
-    _refuse_steep(r, classes)
-    if nonconcave != "global":
-        _refuse_nonconcave(q, r, nonconcave)
+def _checked_together(orders: Orders, classes: int, nonconcave: str) -> Orders:
+    q, r, temperature = orders
+    if _is_read(r):
+        _refuse_steep(r, classes)
+    if nonconcave == "global":
+        return orders
+    if nonconcave != "error":
+        raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
+    if _is_read(q) and _is_read(r):
+        _refuse_nonconcave(q, r)
+        return orders
+    concave = is_concave(*(order.double() if isinstance(order, Tensor) else order for order in (q, r)))
+    return q, torch.where(concave, 0.0, torch.nan).double() + r, temperature
+
+
+def _is_read(order: float | Tensor) -> bool:
+    return not isinstance(order, Tensor) or may_read(order)
 
 
 def are_numbers(orders: Sequence[Any]) -> bool:
@@ -51,25 +66,29 @@ def are_numbers(orders: Sequence[Any]) -> bool:
 def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
     if isinstance(order, Tensor):
         if order.numel() != 1:
-            rows = *logits.shape[:-1], 1
-            return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous().resolve_neg()
-        order = float(order.item())
+            rows, values = (*logits.shape[:-1], 1), checked_values(order, name) if may_read(order) else order
+            return values.double().expand(rows).reshape(-1, 1).contiguous().resolve_neg()
+        order = number_if_read(order, logits)
+        if isinstance(order, Tensor):
+            return widened(order.detach()).reshape(1).resolve_neg()
     return order if 1 <= order <= 2 else checked_number(order, name)  # values from 1 to 2 are allowed for every order
 
 
 def _refuse_steep(r: float | Tensor, classes: int) -> None:
     if isinstance(r, float) and r <= 2:
         return
-    most = 1 + _LARGEST_EXPONENT / math.log(max(2, classes))
+    most = _most_r(classes)
     value = largest(r) if isinstance(r, float) or r.numel() else 0.0
     if value > most:
         allowed = f"it must be at most {most:.4g}, for the scale of tied logits is classes^(r - 1)"
         raise ValueError(f"r={value!r} (of entmax, alpha) is not allowed with {classes} classes; {allowed}")
 
 
-def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) -> None:
-    if nonconcave != "error":
-        raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
+def _most_r(classes: int) -> float:
+    return 1 + _LARGEST_EXPONENT / math.log(max(2, classes))
+
+
+def _refuse_nonconcave(q: float | Tensor, r: float | Tensor) -> None:
     orders = [torch.as_tensor(order, dtype=torch.float64, device="cpu") for order in (q, r)]
     outside = ~is_concave(*orders)
     if outside.any():
@@ -88,10 +107,16 @@ def largest(order: float | Tensor) -> float:
 
 
 def columns(orders: Orders, rows: Tensor) -> list[Tensor]:
-    """Each order as float64 [rows, 1] on the device of the rows."""
-    return [
-        order.to(rows.device)
-        if isinstance(order, Tensor)
-        else rows.new_full((len(rows), 1), order, dtype=torch.float64)
-        for order in orders
-    ]
+    """Each order as float64 [rows, 1] on the device of the rows; NaN where an unchecked value is out of its range."""
+    named = zip(orders, ("q", "r", "temperature"), strict=True)
+    return [_column(order, name, rows) for order, name in named]
+
+
+def _column(order: float | Tensor, name: str, rows: Tensor) -> Tensor:
+    if not isinstance(order, Tensor):
+        return rows.new_full((len(rows), 1), order, dtype=torch.float64)
+    if not may_read(order):
+        order = checked_values(order.double(), name)
+        if name == "r":
+            order = torch.where(order <= _most_r(rows.shape[-1]), order, torch.nan)
+    return order.to(rows.device).expand(len(rows), 1)

@@ -27,7 +27,8 @@ _LARGEST_Q = 3  # above it p is so steep in the logits that sums over all classe
 
 def allowed_orders(q: Order, r: Order, temperature: Order, classes: int) -> Any:
     """The orders as numbers; ValueError if the loss of split classes does not allow them."""
-    orders: Any = checked_orders(torch.empty(0, classes, device="meta"), (q, r, temperature), "error")
+    orders: Any = [order.item() if isinstance(order, Tensor) else order for order in (q, r, temperature)]
+    orders = checked_orders(torch.empty(0, classes, device="meta"), orders, "error")
     if not 1 < orders[0] <= _LARGEST_Q:
         raise ValueError(
             f"q={orders[0]:g} is not allowed where the classes are split over processes; it must be above 1 and at "

@@ -1,0 +1,429 @@
+"""On a GPU the host waits for no call, so it reads no value of a tensor: a wrong one makes its row NaN.
+
+Fake tensors have no values, and raise where one is read. Those on `cuda` need no GPU, but autograd's engine does: there
+each node's backward pass is called after its forward pass. Fake tensors on the CPU, whose values the library is told
+not to read, go through the engine.
+"""
+
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+
+import sharmix
+from sharmix import _arguments, _linear_loss, _private_torch, functional
+from sharmix._operators import alpha_relu, autograd, backend, torch_operators
+from tests.sharmix import doors
+
+ROWS, CLASSES = 6, 5
+VALUES = {"q": 1.25, "r": 1.5, "temperature": 1.0}
+KINDS = ["numbers", "one learned value each", "a value for each row"]
+OPTIONS = [
+    {},
+    {"reduction": "none"},
+    {"reduction": "sum", "ignore_index": 1},
+    {"label_smoothing": 0.1},
+    {"weight": True},
+    {"weight": True, "label_smoothing": 0.1},
+]
+# plain callers; the operators of others; and losses composed of torch's own operations
+WAYS = [("plain", "cuda"), ("operators", "cuda"), ("operators", "cpu"), ("composed", "cpu")]
+
+
+class Unreadable(FakeTensorMode):
+    """Fake tensors, also within the library's own operators, which torch would replace by their shapes."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace != "sharmix":
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        with self:
+            key = torch._C.DispatchKey.CPU
+            kernel = torch.library.get_kernel(func, key)
+            return kernel.call_boxed(torch._C.DispatchKeySet(key), *args, **kwargs or {})
+
+
+class NoKernel:
+    """An implementation that computes nothing."""
+
+    @staticmethod
+    def solve(logits, orders, wants_conjugate):
+        return torch.empty_like(logits), logits.new_empty(logits.shape[:-1]) if wants_conjugate else None
+
+    @staticmethod
+    def map_backward(probabilities, grad, orders, slopes):
+        return torch.empty_like(grad), NoKernel.slopes(probabilities, slopes)
+
+    @staticmethod
+    def class_loss(logits, targets, orders, ignore_index, reduction, slopes, keeps):
+        loss = logits.new_empty(targets.shape if reduction == "none" else ())
+        states, gradient = logits.new_empty((*targets.shape, 4)), torch.empty_like(logits)
+        found = (None, gradient) if keeps == "gradient" else (states, None)
+        return loss, *found, NoKernel.slopes(logits, slopes), logits.new_ones(())
+
+    @staticmethod
+    def class_loss_backward(logits, targets, states, grad, orders, ignore_index, divisor):
+        return torch.empty_like(logits)
+
+    @staticmethod
+    def slopes(values, kind):
+        if kind == "sums":
+            return tuple(values.new_empty(3))
+        return values.new_empty((*values.shape[:-1], 3)) if kind == "rows" else None
+
+
+class Context:
+    """What a node keeps from its forward pass for its backward pass."""
+
+    def __init__(self, inputs):
+        self.needs_input_grad = [isinstance(one, torch.Tensor) and one.requires_grad for one in inputs]
+
+    def save_for_backward(self, *tensors):
+        self.saved_tensors = tensors
+
+    def set_materialize_grads(self, value):
+        pass
+
+
+def with_its_backward_pass(node, differentiable=False):
+    """`node.apply`, which calls the backward pass, too: the usual one, or the one that can be differentiated."""
+
+    def apply(*inputs):
+        context = Context(inputs)
+        with torch.no_grad():
+            outputs = node.forward(context, *inputs)
+        grads = [torch.ones_like(one) for one in (outputs if isinstance(outputs, tuple) else (outputs,))]
+        with torch.set_grad_enabled(differentiable):
+            node.backward(context, *grads)
+        return outputs
+
+    return apply
+
+
+def read_nothing(monkeypatch):
+    """A check may read no tensor, as on a GPU."""
+    for name, module in sys.modules.items():
+        if name.startswith("sharmix") and hasattr(module, "may_read"):
+            monkeypatch.setattr(module, "may_read", lambda values: False)
+
+
+@pytest.fixture(params=[*WAYS[:2], *(pytest.param(way, marks=pytest.mark.medium) for way in WAYS[2:])], ids=" on ".join)
+def device(request, monkeypatch):
+    way, place = request.param
+    for module in (backend, torch_operators):
+        monkeypatch.setattr(module, "select_implementation", lambda logits, orders: NoKernel)
+    for module in (backend, functional):
+        monkeypatch.setattr(module, "backend", lambda device="cpu": "torch" if way == "composed" else "triton")
+    # a number, of which a fake tensor knows the value
+    monkeypatch.setattr(torch_operators, "as_tensor", lambda number, caller: torch.tensor(number, dtype=torch.float64))
+    if way == "plain":
+        act_as_plain_caller(monkeypatch)
+    if place == "cpu":
+        read_nothing(monkeypatch)
+    with Unreadable(allow_non_fake_inputs=True):
+        yield place
+
+
+def act_as_plain_caller(monkeypatch):
+    monkeypatch.setattr(_private_torch, "is_plain_call", lambda: True)
+    for module in (_private_torch, autograd, alpha_relu):
+        monkeypatch.setattr(module, "is_plain_tensor", lambda tensor: True)
+    for module in (autograd, alpha_relu):
+        monkeypatch.setattr(module, "goes_directly", lambda *_: True)
+    for node in (autograd.Map, autograd.ClassLoss, alpha_relu.ClassLoss, _linear_loss._LinearLoss):
+        monkeypatch.setattr(node, "apply", with_its_backward_pass(node))
+    monkeypatch.setattr(
+        torch.autograd, "grad", lambda output, inputs, **options: [torch.empty_like(one) for one in inputs]
+    )
+
+
+def logits(device, *shape):
+    return torch.empty(shape or (ROWS, CLASSES), device=device, requires_grad=True)
+
+
+def labels(device):
+    return torch.zeros(ROWS, dtype=torch.long, device=device)
+
+
+def orders(kind, device):
+    shape = {"one learned value each": (), "a value for each row": (ROWS, 1)}.get(kind)
+    return {
+        name: value if shape is None else torch.full(shape, value, device=device, requires_grad=True)
+        for name, value in VALUES.items()
+    }
+
+
+def given(options, device):
+    return options | ({"weight": torch.ones(CLASSES, device=device)} if "weight" in options else {})
+
+
+def differentiated(output, device):
+    if device == "cpu":
+        output.sum().backward(retain_graph=True)
+
+
+def moved(module, device):
+    """The module with fake tensors."""
+    return module._apply(lambda values: torch.empty_like(values, device=device))
+
+
+def activations():
+    """Built with real tensors: constructors read values."""
+    with _private_torch.outside_of_trace():
+        learned = [
+            sharmix.SharMiX(learned=("q", "r", "temperature"), objective=objective) for objective in ("brier", "log")
+        ]
+        fixed = sharmix.SharMiX(q=torch.tensor(1.3), r=torch.tensor(1.5), nonconcave="error")
+        return [*(doors.build(name, torch.float32) for name in doors.NAMES), *learned, fixed]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_maps(device, kind):
+    z, own = logits(device), orders(kind, device)
+    q, r = own["q"], own["r"]
+    for output in (
+        sharmix.sharmix(z, **own),
+        sharmix.sharmix(z, **own, nonconcave="error", masked_rows="zeros"),
+        sharmix.entmax(z, q),
+        sharmix.normmax(z, q),
+        sharmix.sparsemax(z, dim=0),
+        sharmix.alpha_relu(z, q, r) if kind != KINDS[2] else z,
+        sharmix.sharma_mittal_entropy(z, q, r),
+    ):
+        differentiated(output, device)
+    sharmix.support_size(z)
+    sharmix.conformal.support_scores(z)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses(device, kind):
+    z, own = logits(device), orders(kind, device)
+    for options in OPTIONS:
+        for y in (labels(device), logits(device))[: 1 if "ignore_index" in options else 2]:
+            loss = sharmix.fenchel_young_loss(z, y, **own, **given(options, device))
+            differentiated(loss, device)
+            if kind != KINDS[2]:
+                differentiated(sharmix.alpha_relu_loss(z, y, 1.5, own["r"], **given(options, device)), device)
+    for loss in (
+        sharmix.fenchel_young_loss(z, y, **own, nonconcave="error"),
+        sharmix.entmax_loss(z, y, own["q"]),
+        sharmix.normmax_loss(z, y, own["q"]),
+        sharmix.sparsemax_loss(z, y),
+    ):
+        differentiated(loss, device)
+
+
+@pytest.mark.parametrize("device", [WAYS[0]], indirect=True, ids=" on ".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_second_derivatives(device, kind, monkeypatch):
+    nodes = autograd.Map, autograd.ClassLoss, alpha_relu.ClassLoss
+    applies = [with_its_backward_pass(node, differentiable=True) for node in nodes]
+    for node, apply in zip(nodes, applies, strict=True):
+        monkeypatch.setattr(node, "apply", apply)
+    z, own = logits(device), orders(kind, device)
+    sharmix.sharmix(z, **own)
+    sharmix.fenchel_young_loss(z, labels(device), **own)
+    sharmix.alpha_relu_loss(z, labels(device))
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[5]], ids=str)
+def test_modules_and_criteria(device, options):
+    z, y = logits(device), labels(device)
+    for activation in activations():
+        criterion = moved(sharmix.FenchelYoungLoss(activation, **options | {"weight": None}), device)
+        criterion.weight = given(options, device).get("weight")
+        differentiated(activation(z), device)
+        differentiated(criterion(z, y), device)
+        differentiated(criterion(logits(device, ROWS, CLASSES, 2), torch.stack([y, y], -1)), device)
+        differentiated(criterion(z, logits(device)), device)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("device", WAYS[:2], indirect=True, ids=" on ".join)
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.1, "reduction": "sum"}], ids=str)
+def test_linear_losses(device, options):
+    """On the CPU they read which errors are not 0."""
+    layer = logits(device, ROWS, 3), logits(device, CLASSES, 3), logits(device, CLASSES), labels(device)
+    for kind in KINDS[:2]:
+        sharmix.linear_fenchel_young_loss(*layer, **orders(kind, device), **options)
+    for activation in activations():
+        moved(activation, device).linear_loss(*layer, **options)
+
+
+def test_attention(device):
+    with _private_torch.outside_of_trace():
+        heads = sharmix.SharMiX(q=torch.full((2, 1, 1), 1.25), learned=True)
+        scale, layer = sharmix.LogLengthScale(2), sharmix.SparseAttention(8, 2, batch_first=True)
+    for module in (heads, scale, layer):
+        moved(module, device)
+    query, key, value = (logits(device, 3, 2, 4, 8) for _ in range(3))
+    mask = torch.ones(4, 4, dtype=torch.bool, device=device)
+    for options in ({}, {"is_causal": True}, {"attn_mask": mask}):
+        differentiated(sharmix.attention(query, key, value, heads, length_scale=scale, **options), device)
+    rows = logits(device, 3, 4, 8)
+    differentiated(layer(rows, rows, rows, attn_mask=~mask)[0], device)
+
+
+def test_the_checked_mode_reads_values(monkeypatch):
+    monkeypatch.setattr(_arguments, "_CHECKS_EVERYWHERE", True)
+    with Unreadable(), pytest.raises(DataDependentOutputException):
+        sharmix.fenchel_young_loss(logits("cuda"), labels("cuda"), label_smoothing=0.1)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", ["SHARMIX_CHECK", "CUDA_LAUNCH_BLOCKING"])
+def test_the_environment_chooses_the_checked_mode(name):
+    for value in ("0", "1"):
+        code = f"from sharmix import _arguments; assert _arguments._CHECKS_EVERYWHERE is {value == '1'}"
+        environment = {key: it for key, it in os.environ.items() if key != "CUDA_LAUNCH_BLOCKING"} | {name: value}
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+
+
+# What takes the place of an error. These tests compute on the CPU, where the library is told to read nothing.
+
+
+class Halved(sharmix.Activation):
+    """An activation of one's own, whose loss is composed."""
+
+    def probabilities(self, logits):
+        return (logits / 2).softmax(-1)
+
+    def entropy(self, probabilities):
+        return 2 * sharmix.sharma_mittal_entropy(probabilities, 1.0, 1.0)
+
+
+LEARNED = {name: sharmix.SharMiX(1.9, 1.9, learned=True, objective=name) for name in ("brier", "log")}
+LOSSES = {
+    "loss": sharmix.fenchel_young_loss,
+    "orders above 2": partial(sharmix.fenchel_young_loss, q=3.0, r=3.0),
+    "outside the concave region": partial(sharmix.fenchel_young_loss, q=1.75, r=1.25),
+    "sparsemax": sharmix.sparsemax_loss,
+    "alpha_relu": sharmix.alpha_relu_loss,
+    "softmax": sharmix.Softmax().loss,
+    "composed": Halved().loss,
+    **{name: activation.loss for name, activation in LEARNED.items()},
+}
+WRONG = [CLASSES, -1]
+
+
+@pytest.fixture(params=["plain", "operators"])
+def reads_nothing(request, monkeypatch):
+    read_nothing(monkeypatch)
+    if request.param == "operators":
+        for module in (autograd, alpha_relu):
+            monkeypatch.setattr(module, "goes_directly", lambda *_: False)
+    with sharmix.plain_torch():
+        yield
+
+
+def value_and_gradients(loss, z, y, *others, **options):
+    z = z.clone().requires_grad_()
+    value = loss(z, y, **options)
+    return value.detach(), *torch.autograd.grad(value.sum(), [z, *others])
+
+
+def assert_nan_in_one_row(found, expected, row):
+    """NaN in the row, and elsewhere as expected, where the row is left out."""
+    for one, other in zip(found, expected, strict=True):
+        assert one[row].isnan().all()
+        left = torch.arange(len(one)) != row
+        torch.testing.assert_close(one[left], other[left])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[4], OPTIONS[5]], ids=str)
+def test_a_wrong_class_makes_its_row_nan(reads_nothing, name, options):
+    z, left_out = 3 * doors.logits(ROWS, CLASSES), torch.tensor([0, -100, 2, 3, -100, 4])
+    options = given(options, "cpu")
+    expected = value_and_gradients(LOSSES[name], z, left_out, reduction="none", **options)
+    for label in WRONG:
+        y = left_out.where(torch.arange(ROWS) != 1, label)
+        found = value_and_gradients(LOSSES[name], z, y, reduction="none", **options)
+        assert_nan_in_one_row(found, expected, 1)
+        for reduction in ("mean", "sum"):
+            value, gradient = value_and_gradients(LOSSES[name], z, y, reduction=reduction, **options)
+            assert value.isnan()
+            assert gradient.isnan().all(-1).tolist() == [False, True, False, False, False, False]
+            assert gradient[[0, 2, 3, 4, 5]].isfinite().all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_row_that_is_no_distribution_becomes_nan(reads_nothing, name):
+    z = 3 * doors.logits(ROWS, CLASSES)
+    good = doors.soft_targets(z)
+    for wrong in (2 * good[0], good[0] - good[0].roll(1), good[0] * torch.nan):
+        y = torch.where(torch.arange(ROWS)[:, None] == 1, wrong, good)
+        for options in ({}, {"weight": torch.ones(CLASSES)}, {"label_smoothing": 0.1}):
+            found, expected = (
+                value_and_gradients(LOSSES[name], z, one, reduction="none", **options) for one in (y, good)
+            )
+            assert_nan_in_one_row(found, expected, 1)
+
+
+@pytest.mark.parametrize("activation", [sharmix.Softmax(), sharmix.SharMiX(), Halved()], ids=repr)
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3]], ids=str)
+def test_a_wrong_class_in_a_linear_loss(reads_nothing, activation, options):
+    hidden, weight = doors.logits(ROWS, 3), doors.logits(CLASSES, 3)
+    y = torch.tensor([0, CLASSES, 2, 3, -100, 4])
+    for reduction in ("mean", "sum"):
+        loss = partial(activation.linear_loss, reduction=reduction, **options)
+        value, by_hidden = value_and_gradients(lambda z, y, loss=loss: loss(z, weight, None, y), hidden, y)
+        assert value.isnan()
+        assert by_hidden.isnan().all(-1).tolist() == [False, True, False, False, False, False]
+        assert by_hidden[[0, 2, 3, 4, 5]].isfinite().all()
+
+
+def test_the_second_derivative_of_a_wrong_class_is_nan(reads_nothing):
+    z, y = doors.logits(ROWS, CLASSES).requires_grad_(), torch.tensor([0, CLASSES, 2, 3, -100, 4])
+    for loss in (sharmix.fenchel_young_loss, sharmix.alpha_relu_loss):
+        gradient = torch.autograd.grad(loss(z, y), z, create_graph=True)[0]
+        assert gradient.isnan().all(-1).tolist() == [False, True, False, False, False, False]
+        assert torch.autograd.grad(gradient.square().sum(), z)[0].isnan()[1].all()
+
+
+ORDERS_THAT_ARE_NOT_ALLOWED = {
+    "q": [0.5, 1e4, torch.nan],
+    "r": [0.0, 1e4, torch.inf],
+    "temperature": [0.0, -1.0, torch.nan],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in ORDERS_THAT_ARE_NOT_ALLOWED.items() for value in values]
+)
+def test_an_order_that_is_not_allowed_makes_its_rows_nan(reads_nothing, name, value):
+    z, y = doors.logits(ROWS, CLASSES).requires_grad_(), torch.zeros(ROWS, dtype=torch.long)
+    usual = torch.full((ROWS, 1), VALUES[name])
+    of_one_row = torch.where(torch.arange(ROWS)[:, None] == 1, value, usual)
+    for order, wrong in ((torch.tensor(value), range(ROWS)), (of_one_row, [1])):
+        outputs = (
+            sharmix.sharmix(z, **{name: order}),
+            sharmix.fenchel_young_loss(z, y, **{name: order}, reduction="none"),
+        )
+        for output in outputs:
+            gradient = torch.autograd.grad(output.sum(), z)[0]
+            for rows in (output, gradient):
+                is_wrong = rows.isnan().reshape(ROWS, -1)
+                assert is_wrong.all(-1).tolist() == is_wrong.any(-1).tolist() == [row in wrong for row in range(ROWS)]
+
+
+def test_other_names_of_an_order(reads_nothing):
+    z = doors.logits(ROWS, CLASSES)
+    for p in (
+        sharmix.entmax(z, torch.tensor(0.5)),
+        sharmix.normmax(z, torch.tensor(1.0)),
+        sharmix.alpha_relu(z, torch.tensor(1.0)),
+        sharmix.sharma_mittal_entropy(z.softmax(-1), torch.tensor(0.5), 1.5),
+        sharmix.sharmix(z, torch.tensor(1.75), torch.tensor(1.25), nonconcave="error"),
+        sharmix.sharmix(z, 1.75, torch.tensor(1.25), nonconcave="error"),
+        sharmix.sharmix(z, torch.tensor(1.75), 1.25, nonconcave="error"),
+    ):
+        assert p.isnan().all()
+    rows = torch.tensor([1.25, 1.75, 1.25, 1.25, 1.25, 1.25])[:, None]
+    of_rows = sharmix.sharmix(z, rows, 1.25, nonconcave="error")
+    assert of_rows.isnan().all(-1).tolist() == [False, True, False, False, False, False]
+    torch.testing.assert_close(of_rows[0], sharmix.sharmix(z[0], 1.25, 1.25))
