@@ -18,7 +18,6 @@ from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivit
 from sharmix._operators.orders import Orders, Slopes, columns, is_concave
 from sharmix._targets import counted_rows
 
-
 _MOST_KEPT = 1 << 18  # logits of a loss that keeps its gradient beside them: at most 1 MiB of float32
 
 

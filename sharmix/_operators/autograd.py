@@ -15,7 +15,7 @@ from sharmix._arguments import Order, checked_memory
 from sharmix._caller import Caller, current_caller, is_last_derivative
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import any_device, backend, torch_operators
-from sharmix._operators.orders import Slopes, are_numbers, checked_orders
+from sharmix._operators.orders import Slopes, are_numbers, checked_orders, hold_one_value
 from sharmix._operators.torch_operators import joined, separated
 from sharmix._private_torch import forward_mode_active, forward_mode_depth, is_plain_tensor, vmap_active
 from sharmix._targets import counted_rows
@@ -170,7 +170,7 @@ def _kind_of_slopes(wanted: Sequence[bool], values: Any, rows: Tensor, reduction
     """
     if True not in wanted:
         return "none"
-    one_number = reduction != "none" and are_numbers(values) and rows.numel() > rows.shape[-1]
+    one_number = reduction != "none" and hold_one_value(values) and rows.numel() > rows.shape[-1]
     return "sums" if one_number else "rows"
 
 

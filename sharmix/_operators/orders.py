@@ -63,6 +63,11 @@ def are_numbers(orders: Sequence[Any]) -> bool:
     return type(q) is float and type(r) is float and type(temperature) is float
 
 
+def hold_one_value(orders: Orders) -> bool:
+    """Whether each order has one value for all rows."""
+    return are_numbers(orders) or not any(isinstance(order, Tensor) and order.numel() > 1 for order in orders)
+
+
 def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
     if isinstance(order, Tensor):
         if order.numel() != 1:

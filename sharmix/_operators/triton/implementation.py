@@ -18,12 +18,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sharmix._arguments import may_read
 from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, Slopes, is_concave
 from sharmix._operators.triton import equation, lanes, loss_parts, rows, rows_in_float64, together
 from sharmix._operators.triton import map_backward as backward
 from sharmix._operators.triton.launch import launch
 from sharmix._operators.triton.outputs import Labels, LossOutputs, MapOutputs
+from sharmix._targets import checked_classes
 
 _SHORT = 2048  # classes, which fit in registers without spills beside those of other rows
 _WHOLE = 32768  # classes, the most that a program's registers hold
@@ -101,6 +103,8 @@ def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, slopes: str, keeps: str
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, float | Tensor]:
     logits, targets = _readable(logits), _readable(targets)
+    if may_read(logits):
+        checked_classes(targets, logits.shape[-1], ignore_index)
     losses = _wide(logits, *logits.shape[:-1])
     gradient = torch.empty_like(logits) if keeps == "gradient" else None
     states = logits.new_empty((*losses.shape, 4), dtype=torch.float64) if keeps == "states" else None
