@@ -5,6 +5,7 @@ each node's backward pass is called after its forward pass. Fake tensors on the 
 not to read, go through the engine.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 import sharmix
 from sharmix import _arguments, _linear_loss, _private_torch, functional
 from sharmix._operators import alpha_relu, autograd, backend, torch_operators
+from sharmix._operators.triton import implementation
 from tests.sharmix import doors
 
 ROWS, CLASSES = 6, 5
@@ -44,35 +46,6 @@ class Unreadable(FakeTensorMode):
             key = torch._C.DispatchKey.CPU
             kernel = torch.library.get_kernel(func, key)
             return kernel.call_boxed(torch._C.DispatchKeySet(key), *args, **kwargs or {})
-
-
-class NoKernel:
-    """An implementation that computes nothing."""
-
-    @staticmethod
-    def solve(logits, orders, wants_conjugate):
-        return torch.empty_like(logits), logits.new_empty(logits.shape[:-1]) if wants_conjugate else None
-
-    @staticmethod
-    def map_backward(probabilities, grad, orders, slopes):
-        return torch.empty_like(grad), NoKernel.slopes(probabilities, slopes)
-
-    @staticmethod
-    def class_loss(logits, targets, orders, ignore_index, reduction, slopes, keeps):
-        loss = logits.new_empty(targets.shape if reduction == "none" else ())
-        states, gradient = logits.new_empty((*targets.shape, 4)), torch.empty_like(logits)
-        found = (None, gradient) if keeps == "gradient" else (states, None)
-        return loss, *found, NoKernel.slopes(logits, slopes), logits.new_ones(())
-
-    @staticmethod
-    def class_loss_backward(logits, targets, states, grad, orders, ignore_index, divisor):
-        return torch.empty_like(logits)
-
-    @staticmethod
-    def slopes(values, kind):
-        if kind == "sums":
-            return tuple(values.new_empty(3))
-        return values.new_empty((*values.shape[:-1], 3)) if kind == "rows" else None
 
 
 class Context:
@@ -114,11 +87,12 @@ def read_nothing(monkeypatch):
 def device(request, monkeypatch):
     way, place = request.param
     for module in (backend, torch_operators):
-        monkeypatch.setattr(module, "select_implementation", lambda logits, orders: NoKernel)
+        monkeypatch.setattr(module, "select_implementation", lambda logits, orders: implementation)
+    monkeypatch.setattr(implementation, "launch", lambda *_, **constants: None)
+    monkeypatch.setattr(implementation, "_multiprocessors", lambda device: 132)
+    monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: contextlib.nullcontext())
     for module in (backend, functional):
         monkeypatch.setattr(module, "backend", lambda device="cpu": "torch" if way == "composed" else "triton")
-    # a number, of which a fake tensor knows the value
-    monkeypatch.setattr(torch_operators, "as_tensor", lambda number, caller: torch.tensor(number, dtype=torch.float64))
     if way == "plain":
         act_as_plain_caller(monkeypatch)
     if place == "cpu":

@@ -88,8 +88,8 @@ def map_backward(
     options = {"num_warps": _warps(block, 4 if block <= _SHORT else 8)}
     with torch.cuda.device_of(p):
         for constants in _passes(p, orders):
-            arguments = given, by_logits, of_rows, _orders(orders, p, constants["TYPE"]), classes
-            constants = {"BETA": _beta(orders), "BLOCK": block, "ROOM": _ROOM, **constants}
+            arguments = given, by_logits, of_rows, orders_of(orders, p, constants["TYPE"]), classes
+            constants = {"BETA": beta_of(orders[0]), "BLOCK": block, "ROOM": _ROOM, **constants}
             launch(backward.map_backward, (count,), arguments, options, **constants)
     return by_logits, None if of_rows is None else any_device.of_kind(of_rows, slopes)
 
@@ -152,10 +152,10 @@ def class_loss_backward(
     block = min(triton.next_power_of_2(classes), _WIDE_BLOCK)
     with torch.cuda.device_of(logits):
         for constants in _passes(logits, orders):
-            own = _orders(orders, logits, constants["TYPE"])
+            own = orders_of(orders, logits, constants["TYPE"])
             arguments = logits, labels, states, grad, by_logits, own, classes, int(grad.dim() > 0)
             grid = count, triton.cdiv(classes, block)
-            constants = {"BETA": _beta(orders), "BLOCK": block, **constants}
+            constants = {"BETA": beta_of(orders[0]), "BLOCK": block, **constants}
             launch(loss_parts.loss_backward, grid, arguments, {"num_warps": _warps(block, 4)}, **constants)
     return by_logits
 
@@ -163,9 +163,9 @@ def class_loss_backward(
 def _launch(kernels: _Kernels, logits: Tensor, given: Sequence[Any], orders: Orders) -> None:
     """Solve all rows; `given` are the kernels' arguments between the logits and the orders."""
     count, classes = _shape(logits)
-    beta, way = _beta(orders), _way(logits, orders)
+    beta, way = beta_of(orders[0]), _way(logits, orders)
     with torch.cuda.device_of(logits):
-        before = logits, *given, _orders(orders, logits, tl.float32)
+        before = logits, *given, orders_of(orders, logits)
         if way == "rows":
             _launch_rows(kernels, before, None, count, classes, beta)
         elif way == "together":
@@ -181,7 +181,7 @@ def _launch(kernels: _Kernels, logits: Tensor, given: Sequence[Any], orders: Ord
             launch(kernels.lanes, (count,), (*before, left, classes), {"num_warps": 8, "maxnreg": 80}, **constants)
             _launch_rows(kernels, before, left, count, classes, beta)
         if (in_float64 := _in_float64(logits, orders)) != "none":
-            arguments = logits, *given, _orders(orders, logits, tl.float64), count, classes
+            arguments = logits, *given, orders_of(orders, logits, tl.float64), count, classes
             block = min(triton.next_power_of_2(classes), _WIDE_BLOCK)
             options, constants = {"num_warps": _warps(block, 4)}, {"BLOCK": block, "ROUGH": in_float64 == "rough"}
             launch(kernels.in_float64, (count,), arguments, options, **constants)
@@ -232,7 +232,7 @@ def _passes(values: Tensor, orders: Orders) -> list[dict[str, Any]]:
     return passes if rows == "none" else [*passes, {"TYPE": tl.float64, "ROUGH": rows == "rough"}]
 
 
-def _orders(orders: Orders, values: Tensor, dtype: tl.dtype) -> equation.Orders:
+def orders_of(orders: Orders, values: Tensor, dtype: tl.dtype = tl.float32) -> equation.Orders:
     """The orders for kernels. In float64 numbers are tensors, too, since Triton passes a number as float32."""
     if not any(isinstance(order, Tensor) for order in orders) and dtype == tl.float32:
         return equation.Orders(*orders, None, None, None, 0)
@@ -250,9 +250,8 @@ def _orders(orders: Orders, values: Tensor, dtype: tl.dtype) -> equation.Orders:
     return equation.Orders(*[0.0 if isinstance(order, Tensor) else order for order in orders], *at, int(of_rows))
 
 
-def _beta(orders: Orders) -> int:
+def beta_of(q: float | Tensor) -> int:
     """1/(q − 1) if it is known to be 1, 2, 3 or 4; else 0."""
-    q = orders[0]
     inverse = 0.0 if isinstance(q, Tensor) or q <= 1 else 1 / (q - 1)
     return round(inverse) if 0.5 < inverse < 4.5 and abs(inverse - round(inverse)) < 1e-9 else 0
 
