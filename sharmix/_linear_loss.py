@@ -165,9 +165,9 @@ def _by_kernels(
 
     elsewhere = [isinstance(order, Tensor) and order.device != hidden.device for order in orders]
     values: Any = [order.item() if away else order for order, away in zip(orders, elsewhere, strict=True)]
-    settings = layer.Settings(values, ignore_index, smoothing, wanted, True in is_learned)
     parts = logits_in_parts(hidden, weight, bias, widens=False)
-    value, gradients, slopes = layer.layer_loss(parts, layer.Layer(hidden, weight, targets), settings, key)
+    problem = layer.Layer(hidden, weight, targets, values, ignore_index, smoothing, wanted, True in is_learned)
+    value, gradients, slopes = layer.layer_loss(parts, problem, key)
     by_orders = [] if slopes is None else list(compress(slopes, is_learned))
     by_parameters = [slope.to(order) for slope, order in zip(by_orders, parameters, strict=False)]
     return value, gradients, [*by_parameters, *map(torch.zeros_like, parameters[len(by_orders) :])]

@@ -14,7 +14,7 @@ from triton.runtime import interpreter
 
 import sharmix
 from sharmix import _linear_loss
-from sharmix._operators.triton import layer
+from sharmix._operators.triton import layer, supports
 from tests.sharmix.cases import every_case
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the interpreter's own, on NaN and on NumPy's scalars
@@ -64,7 +64,7 @@ def computed(monkeypatch, tensors, targets, orders=(1.25, 1.5, 1.0), room=32, ch
     """The loss and its gradients by layer and learned orders; with `room` 0 by dense products."""
     size = chunk * len(tensors[1]) * tensors[0].element_size()
     monkeypatch.setattr(_linear_loss, "_CHUNK_BYTES", size)
-    monkeypatch.setattr(layer._Supports, "room", lambda self, classes: room)
+    monkeypatch.setattr(supports.Supports, "room", lambda self, classes: room)
     loss = sharmix.linear_fenchel_young_loss(*tensors, targets, *orders, **options)
     learned = [order for order in orders if isinstance(order, torch.Tensor)]
     return loss.detach(), *torch.autograd.grad(loss, [part for part in tensors if part is not None] + learned)
@@ -127,7 +127,7 @@ def test_modules_pass_gradients_on_to_their_parameters(monkeypatch):
     tensors, targets = problem()
     act = sharmix.Entmax(1.5, learned=True)
     act.unused = torch.nn.Parameter(torch.zeros(2))
-    monkeypatch.setattr(layer._Supports, "room", lambda self, classes: 32)
+    monkeypatch.setattr(supports.Supports, "room", lambda self, classes: 32)
     mine = torch.autograd.grad(act.linear_loss(*tensors, targets), [*tensors, *act.parameters()])
     theirs = torch.autograd.grad(
         act.loss(torch.nn.functional.linear(*tensors), targets), [*tensors, *act.parameters()], materialize_grads=True
@@ -139,9 +139,7 @@ def test_modules_pass_gradients_on_to_their_parameters(monkeypatch):
 def test_half_precision_is_summed_in_single(monkeypatch, dtype):
     tensors, targets = problem(dtype=dtype)
     for room in (128, 0):
-        assert_close(
-            computed(monkeypatch, tensors, targets, room=room), expected(tensors, targets)[0], DIGITS_OF_HALF
-        )
+        assert_close(computed(monkeypatch, tensors, targets, room=room), expected(tensors, targets)[0], DIGITS_OF_HALF)
 
 
 def test_long_rows_without_a_bias_are_read_block_by_block(monkeypatch):
@@ -168,7 +166,7 @@ def test_a_label_that_is_no_class_makes_its_row_nan(monkeypatch, room):
 def test_only_what_is_wanted_is_computed(monkeypatch):
     everything, targets = problem()
     true, _ = expected(everything, targets)
-    monkeypatch.setattr(layer._Supports, "room", lambda self, classes: 32)
+    monkeypatch.setattr(supports.Supports, "room", lambda self, classes: 32)
     for wanted in range(3):
         tensors = [tensor.detach().requires_grad_(place == wanted) for place, tensor in enumerate(everything)]
         loss = sharmix.linear_fenchel_young_loss(*tensors, targets)
@@ -186,10 +184,11 @@ def test_supports_of_one_step_choose_the_way_of_the_next(monkeypatch):
     for _ in range(2):
         sharmix.linear_fenchel_young_loss(hidden, weight, None, targets, 2.0, 2.0)
     assert used == [layer._DenseGradients, layer._SparseGradients]
-    supports = layer._known[weight]
+    known = supports.supports_of(weight)
+    room_for = supports.Supports.room
     for counts, classes, room in (([10] * 100, 8000, 32), ([10] * 95 + [8000] * 5, 8000, 32), ([50] * 9, 10_000, 128)):
-        supports.counts.zero_()[: len(counts)] = torch.tensor(counts, dtype=torch.int32)
-        assert layer._Supports.room(supports, classes) == room
+        known.counts.zero_()[: len(counts)] = torch.tensor(counts, dtype=torch.int32)
+        assert room_for(known, classes) == room
     for counts, classes in (([], 8000), ([10] * 100, 1900), ([10] * 80 + [1100] * 20, 10**6)):
-        supports.counts.zero_()[: len(counts)] = torch.tensor(counts, dtype=torch.int32)
-        assert layer._Supports.room(supports, classes) == 0
+        known.counts.zero_()[: len(counts)] = torch.tensor(counts, dtype=torch.int32)
+        assert room_for(known, classes) == 0

@@ -12,16 +12,16 @@ the same for all classes, so each gradient by it is a product of two vectors.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from sharmix._operators.orders import Orders
 from sharmix._operators.triton import equation, lists, products, rows
 from sharmix._operators.triton.outputs import Labels, LossOutputs
+from sharmix._operators.triton.supports import some_rows, supports_of
 
 _IN_REGISTERS = 32768  # classes of a row that one program can hold
 _BLOCK = 4096  # classes at a time, of a longer row and of a search
@@ -31,28 +31,19 @@ _FEATURES = 256, 2048  # of one program that gathers rows of the weight, and of 
 _AT_ONCE = 8  # rows that a program gathers at the same time
 _TILES = {torch.float32: (64, 64, 32)}  # larger ones spill registers, where there are no tensor cores
 _TILES_OF_HALF = 128, 128, 64
-_SAMPLE = 256  # rows whose supports the host gets to know
-_LEAST_ROOM, _MOST_ROOM = 32, 1024
-_SHARE = 200  # sums over lists are faster than products where the mean support is at most classes/200,
-_DENSE = 0.1  # and at most this share of the rows has no list
 
 
 class Layer(NamedTuple):
-    """The rows of an output layer: hidden [rows, features], weight [classes, features], and targets, int64 [rows]."""
+    """The rows of an output layer, the orders and options of its loss, and what is wanted besides the loss."""
 
-    hidden: Tensor
-    weight: Tensor
-    targets: Tensor
-
-
-class Settings(NamedTuple):
-    """q, r and T₀, numbers or tensors of one element on the device; options; and what is wanted besides the loss."""
-
-    orders: Orders
+    hidden: Tensor  # [rows, features]
+    weight: Tensor  # [classes, features]
+    targets: Tensor  # int64 [rows]
+    orders: Orders  # numbers, or tensors of one element on the device
     ignore_index: int
     smoothing: float
     gradients: Sequence[bool]  # by hidden, weight and bias
-    slopes: bool
+    slopes: bool  # by q, r and T₀
 
 
 class Chunk(NamedTuple):
@@ -65,55 +56,52 @@ class Chunk(NamedTuple):
 
 
 def layer_loss(
-    parts: Iterable[tuple[slice, Tensor]], layer: Layer, settings: Settings, key: Tensor
+    parts: Iterable[tuple[slice, Tensor]], layer: Layer, known_by: Tensor
 ) -> tuple[Tensor, Sequence[Tensor | None], Tensor | None]:
     """The sum of the losses, its gradients by hidden, weight and bias, float32, and its slopes by q, r and T₀, [3].
 
     `parts` are slices of the rows with their logits, which are overwritten. The loss lacks the entropy of the smoothed
-    targets. `key` is the weight by which an earlier step is known.
+    targets. `known_by` is the weight of the layer in an earlier step.
     """
-    layer = Layer(*(part.contiguous() for part in layer))
-    losses = _float32(layer.hidden, len(layer.hidden))
-    slopes = _float32(layer.hidden, len(layer.hidden), 3) if settings.slopes else None
-    supports = _known.get(key)
-    if supports is None:
-        supports = _known[key] = _Supports(key.is_cuda)
-    wants_hidden, wants_weight, wants_bias = settings.gradients
+    hidden, weight, targets = layer[:3]
+    layer = layer._replace(hidden=hidden.contiguous(), weight=weight.contiguous(), targets=targets.contiguous())
+    losses, slopes = _float32(hidden, len(hidden)), _float32(hidden, len(hidden), 3) if layer.slopes else None
+    supports, (wants_hidden, wants_weight, wants_bias) = supports_of(known_by), layer.gradients
     # Lists serve the gradients by hidden and weight. The gradient by the bias comes along with that by the weight.
-    room = supports.room(len(layer.weight)) if wants_weight or (wants_hidden and not wants_bias) else 0
-    gradients = _SparseGradients(layer, settings, room) if room else _DenseGradients(layer, settings)
-    with torch.cuda.device_of(layer.hidden):
+    room = supports.room(len(weight)) if wants_weight or (wants_hidden and not wants_bias) else 0
+    with torch.cuda.device_of(hidden):
+        gradients = _SparseGradients(layer, room) if room else _DenseGradients(layer)
         for some, logits in parts:
-            labels = Labels(layer.targets[some], settings.ignore_index, None)
+            labels = Labels(layer.targets[some], layer.ignore_index, None)
             out = LossOutputs(losses[some], None, None, None if slopes is None else slopes[some])
-            above = _above_mean(logits, labels) if settings.smoothing else None
+            above = _above_mean(logits, labels) if layer.smoothing else None
             gradients.add(Chunk(some, logits, labels, out))
             if above is not None:
-                losses[some] += settings.smoothing * above
+                losses[some] += layer.smoothing * above
         collected = gradients.collected()
-    supports.keep(gradients.counts)
+        if gradients.counts is not None:
+            supports.keep(gradients.counts)
     return losses.sum(), collected, None if slopes is None else slopes.sum(0)
 
 
 class _DenseGradients:
     """The wanted gradients, summed over chunks by matrix products."""
 
-    def __init__(self, layer: Layer, settings: Settings) -> None:
-        self.layer, self.settings = layer, settings
-        wants_hidden, wants_weight, wants_bias = settings.gradients
+    def __init__(self, layer: Layer) -> None:
+        self.layer, (wants_hidden, wants_weight, wants_bias) = layer, layer.gradients
         self.by_hidden = _float32(layer.hidden, *layer.hidden.shape) if wants_hidden else None
         self.by_weight = _float32(layer.hidden, *layer.weight.shape) if wants_weight else None
         self.by_bias = _float32(layer.hidden, len(layer.weight)).zero_() if wants_bias else None
-        self.orders, self.beta = _orders_for_kernels(settings.orders)
+        self.orders, self.beta = _orders_for_kernels(layer.orders)
         self.counts: Tensor | None = None  # the numbers of errors of some rows
 
     def add(self, chunk: Chunk) -> None:
         """Write losses and slopes, and add the gradients."""
-        wants_any = True in self.settings.gradients
+        wants_any = True in self.layer.gradients
         errors, is_first = chunk.logits, chunk.some.start == 0
         self._loss_of_rows(chunk, errors if wants_any else None, None)
         if wants_any and is_first:
-            self.counts = errors[:: math.ceil(len(errors) / _SAMPLE)].count_nonzero(-1)
+            self.counts = some_rows(errors).count_nonzero(-1)
         if self.by_hidden is not None:
             _add_product(self.by_hidden[chunk.some], errors, self.layer.weight, 0)
         if self.by_weight is not None:
@@ -123,27 +111,22 @@ class _DenseGradients:
 
     def collected(self) -> Sequence[Tensor | None]:
         """The gradients by hidden, weight and bias, after all chunks."""
-        smoothing, constant = self.settings.smoothing, self._constant()
+        hidden, weight, targets = self.layer[:3]
+        counted, share, constant = targets != self.layer.ignore_index, -self.layer.smoothing / len(weight), None
+        if share:
+            constant = share * torch.where(counted.unsqueeze(-1), hidden, 0).sum(0, dtype=torch.float32)
         if self.by_weight is not None:
-            self._finish_weight(constant)
-        counted = self.layer.targets != self.settings.ignore_index
-        if smoothing and self.by_hidden is not None:
-            self.by_hidden.addr_(counted.float(), self.layer.weight.mean(0, dtype=torch.float32), alpha=-smoothing)
-        if smoothing and self.by_bias is not None:
-            self.by_bias -= counted.sum() * (smoothing / len(self.by_bias))
+            self._finish_weight(self.by_weight, constant)
+        if share and self.by_hidden is not None:
+            self.by_hidden.addr_(counted.float(), weight.sum(0, dtype=torch.float32), alpha=share)
+        if share and self.by_bias is not None:
+            self.by_bias += counted.sum() * share
         return self.by_hidden, self.by_weight, self.by_bias
 
-    def _finish_weight(self, constant: Tensor | None) -> None:
-        if self.by_weight is not None and constant is not None:
-            self.by_weight += constant
-
-    def _constant(self) -> Tensor | None:
-        """What the smoothing adds to each row of the weight's gradient."""
-        if not self.settings.smoothing or self.by_weight is None:
-            return None
-        counted = (self.layer.targets != self.settings.ignore_index).unsqueeze(-1)
-        total = torch.where(counted, self.layer.hidden, 0).sum(0, dtype=torch.float32)
-        return total * (-self.settings.smoothing / len(self.layer.weight))
+    def _finish_weight(self, by_weight: Tensor, constant: Tensor | None) -> None:
+        """Add what all classes have in common."""
+        if constant is not None:
+            by_weight += constant
 
     def _loss_of_rows(self, chunk: Chunk, gradients: Tensor | None, left: Tensor | None) -> None:
         """Write the outputs of the rows that are left, or of all."""
@@ -158,16 +141,16 @@ class _DenseGradients:
         )  # fmt: skip
         # ROUGH ROWS: `loss_of_rows` passes over the rows for which `equation.is_smooth` is false, as orders on the
         # device can make them. `rows_in_float64.loss_of_rows_in_float64` takes the same arguments, and belongs here.
-        if self.settings.smoothing and gradients is not None:  # logits of rows that are not left are read no more
+        if self.layer.smoothing and gradients is not None:  # logits of rows that are not left are read no more
             own, counted = _targets(chunk.labels, classes)
-            gradients.scatter_add_(-1, own, (counted * self.settings.smoothing).to(gradients.dtype).unsqueeze(-1))
+            gradients.scatter_add_(-1, own, (counted * self.layer.smoothing).to(gradients.dtype).unsqueeze(-1))
 
 
 class _SparseGradients(_DenseGradients):
     """The wanted gradients, summed over lists of nonzero errors, and over the dense rows by products."""
 
-    def __init__(self, layer: Layer, settings: Settings, room: int) -> None:
-        super().__init__(layer, settings)
+    def __init__(self, layer: Layer, room: int) -> None:
+        super().__init__(layer)
         number, memory, self.room = len(layer.hidden), layer.hidden.new_empty, room
         index = torch.int16 if len(layer.weight) < 1 << 15 else torch.int32  # half the passes of the sort
         self.counts = memory(number, dtype=torch.int32)
@@ -186,7 +169,7 @@ class _SparseGradients(_DenseGradients):
         low = max(32, triton.next_power_of_2(triton.cdiv(classes, lanes))) - 1
         limit = {"maxnreg": 80} if logits.is_cuda else {}  # so that three programs share a multiprocessor
         lists.lists_of_lanes[(number,)](
-            logits, labels, out, here, self.orders, left, self.settings.smoothing, classes,
+            logits, labels, out, here, self.orders, left, self.layer.smoothing, classes,
             BETA=self.beta, BLOCK=lanes, LOW=low, ROOM=room, num_warps=max(1, lanes // 256), **limit,
         )  # fmt: skip
         self._loss_of_rows(chunk, logits, left)
@@ -209,7 +192,7 @@ class _SparseGradients(_DenseGradients):
                 logits, self.layer.hidden[some], self.sums, self.dense, classes, features, **tiles
             )
 
-    def _finish_weight(self, constant: Tensor | None) -> None:
+    def _finish_weight(self, by_weight: Tensor, constant: Tensor | None) -> None:
         (classes, features), hidden = self.layer.weight.shape, self.layer.hidden
         entries, order = self.lists.classes.flatten().sort(stable=True)
         most = len(entries) // _PIECE  # pieces beside the first of each class: no more, whatever the lists hold
@@ -229,33 +212,6 @@ class _SparseGradients(_DenseGradients):
         if most:
             of = torch.searchsorted(ends - numbers[1 : classes + 1], numbers[:most], right=True)
             products.add_pieces[(most, blocks)](pieces, self.sums, more, of, classes, features, **options)
-
-
-class _Supports:
-    """How many nonzero errors some rows had in an earlier step: the device writes them here, and nobody waits."""
-
-    def __init__(self, on_cuda: bool) -> None:
-        self.counts = torch.zeros(_SAMPLE, dtype=torch.int32, device="cpu", pin_memory=on_cuda)
-
-    def keep(self, counts: Tensor | None) -> None:
-        """Copy the counts of some rows. A deterministic step depends on nothing but its inputs, so it waits here."""
-        if counts is None or (counts.is_cuda and torch.cuda.is_current_stream_capturing()):
-            return
-        some = counts[:: math.ceil(len(counts) / _SAMPLE)].int()
-        self.counts[: len(some)].copy_(some, non_blocking=not torch.are_deterministic_algorithms_enabled())
-
-    def room(self, classes: int) -> int:
-        """The room for the list of a row; 0 where dense products are faster, as far as is known."""
-        counts = sorted(count for count in self.counts.tolist() if count)
-        listed = counts[: math.ceil((1 - _DENSE) * len(counts))]
-        if not listed or sum(listed) * _SHARE > classes * len(listed):
-            return 0
-        room = triton.next_power_of_2(math.ceil(2 * sum(listed) / len(listed)))
-        room = min(_MOST_ROOM, max(_LEAST_ROOM, room))
-        return room if sum(count > room for count in counts) <= _DENSE * len(counts) else 0
-
-
-_known: Any = WeakTensorKeyDictionary()  # the `_Supports` of each weight
 
 
 def _targets(labels: Labels, classes: int) -> tuple[Tensor, Tensor]:
