@@ -50,9 +50,9 @@ def linear_fenchel_young_loss(
         L(z, y),      z = hidden · weightᵀ + bias
 
     The value and gradients are the same as for `fenchel_young_loss(linear(hidden, weight, bias), targets, ...)`, but it
-    never holds all logits in memory. The error p − y is mostly 0, so on the CPU the gradients use only its nonzero
-    entries. They are computed together with the value and kept for the backward pass, which cannot be differentiated
-    again.
+    never holds all logits in memory. The error p − y is mostly 0, so the gradients use only its nonzero entries: on the
+    CPU, and on CUDA by the kernels, if a step before had few of them. They are computed together with the value and
+    kept for the backward pass, which cannot be differentiated again.
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
@@ -119,10 +119,10 @@ def linear_loss(
     if is_softmax and not label_smoothing:
         compute = partial(_in_blocks, partial(_softmax_loss, ignore_index=ignore_index), most_classes)
     elif regulariser and _has_kernels(regulariser, rows, weight, classes):
-        is_learned = [isinstance(one, Tensor) and one.requires_grad for one in regulariser.orders]
-        is_learned = [one and torch.is_grad_enabled() for one in is_learned]
-        compute = partial(_by_kernels, regulariser.orders, is_learned, ignore_index, label_smoothing, key)
-        learned = [*compress(regulariser.orders, is_learned), *learned]
+        orders: Any = regulariser.orders
+        is_learned = [isinstance(one, Tensor) and one.requires_grad and torch.is_grad_enabled() for one in orders]
+        compute = partial(_by_kernels, orders, is_learned, ignore_index, label_smoothing, key)
+        learned = [*compress(orders, is_learned), *learned]
         if label_smoothing:
             entropy = _smoothed_entropy(regulariser, weight, label_smoothing)
             entropy = entropy if reduction == "mean" else entropy * (classes != ignore_index).sum()
@@ -144,7 +144,7 @@ def _has_kernels(regulariser: SharmaMittalRegulariser, hidden: Tensor, weight: T
     if not are_numbers(orders):
         return regulariser.nonconcave == "global"
     q, r, _ = checked_orders(weight.T, orders, regulariser.nonconcave)
-    return q <= 2 and bool(is_concave(q, r))
+    return bool(q <= 2) and bool(is_concave(q, r))
 
 
 def _by_kernels(

@@ -193,7 +193,8 @@ class SharmaMittal(Learning, Activation):
         own = type(self).loss is Activation.loss and type(self)._loss is SharmaMittal._loss
         if not own or self.objective != "fenchel_young":
             return None
-        return SharmaMittalRegulariser(*[one_value(order, "order") for order in self.orders()], self.nonconcave)
+        q, r, temperature = (one_value(order, "order") for order in self.orders())
+        return SharmaMittalRegulariser(q, r, temperature, self.nonconcave)
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
         for name in self._starts:

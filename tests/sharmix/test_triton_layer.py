@@ -11,13 +11,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("triton")
 
-from triton.runtime.jit import JITFunction  # noqa: E402
+from triton.runtime.jit import JITFunction
 
-import sharmix  # noqa: E402
-from sharmix import _linear_loss  # noqa: E402
-from sharmix._caller import _PLAIN  # noqa: E402
-from sharmix._operators.triton import layer, supports  # noqa: E402
-from tests.sharmix.cases import every_case  # noqa: E402
+import sharmix
+from sharmix import _linear_loss
+from sharmix._caller import _PLAIN
+from sharmix._operators.triton import layer, supports
+from tests.sharmix.cases import every_case
 
 
 @pytest.mark.slow
@@ -48,6 +48,7 @@ def fake_gpu(monkeypatch):
     return launched
 
 
+@pytest.mark.medium
 def test_the_host_reads_no_value_of_the_device(fake_gpu, monkeypatch):
     """FakeTensorMode raises where a value is read, as by `item`, `bool` or `nonzero`."""
     numbers, known = (1.25, 1.5, 1.0), supports.Supports(on_cuda=False)

@@ -39,9 +39,8 @@ def patch_the_language_once_a_launch():
 @pytest.fixture(autouse=True)
 def small_programs(monkeypatch):
     monkeypatch.setattr(_linear_loss, "backend", lambda device: "triton")
-    monkeypatch.setattr(layer, "_PIECE", 8)
-    monkeypatch.setattr(layer, "_TILES", {})
-    monkeypatch.setattr(layer, "_TILES_OF_HALF", (16, 32, 32))
+    for name, value in {"_PIECE": 8, "_ROOMS": 0, "_TILES": {}, "_TILES_OF_HALF": (16, 32, 32)}.items():
+        monkeypatch.setattr(layer, name, value)
 
 
 def problem(rows=9, classes=CLASSES, scale=4.0, dtype=torch.float32, frequent=0):

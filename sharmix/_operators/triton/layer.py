@@ -26,7 +26,7 @@ from sharmix._operators.triton.supports import some_rows, supports_of
 _IN_REGISTERS = 32768  # classes of a row that one program can hold
 _BLOCK = 4096  # classes at a time, of a longer row and of a search
 _LANES = 2048
-_PIECE = 256  # entries of a class that one program sums
+_PIECE, _ROOMS = 256, 2  # entries of a class that one program sums: at least these, and the room of two rows
 _FEATURES = 256, 2048  # of one program that gathers rows of the weight, and of hidden
 _AT_ONCE = 8  # rows that a program gathers at the same time
 _TILES = {torch.float32: (64, 64, 32)}  # larger ones spill registers, where there are no tensor cores
@@ -195,10 +195,11 @@ class _SparseGradients(_DenseGradients):
     def _finish_weight(self, by_weight: Tensor, constant: Tensor | None) -> None:
         (classes, features), hidden = self.layer.weight.shape, self.layer.hidden
         entries, order = self.lists.classes.flatten().sort(stable=True)
-        most = len(entries) // _PIECE  # pieces beside the first of each class: no more, whatever the lists hold
+        size = max(_PIECE, _ROOMS * self.room)
+        most = len(entries) // size  # pieces beside the first of each class: no more, whatever the lists hold
         numbers = torch.arange(classes + most + 1, device=hidden.device)
         starts = torch.searchsorted(entries, numbers[: classes + 1].to(entries.dtype))
-        ends = ((starts.diff() + (_PIECE - 1)) // _PIECE).clamp_min(1).cumsum(0)
+        ends = ((starts.diff() + (size - 1)) // size).clamp_min(1).cumsum(0)
         firsts = torch.nn.functional.pad(ends, (1, 0))
         pieces = products.Pieces(order, starts, firsts, torch.searchsorted(ends, numbers[:-1], right=True))
         bias = None if self.by_bias is None else _float32(hidden, most)
@@ -207,7 +208,7 @@ class _SparseGradients(_DenseGradients):
         blocks, options = triton.cdiv(features, block), {"BLOCK": block, "num_warps": max(1, block // 256)}
         products.weight_of_lists[(classes + most, blocks)](
             self.lists, pieces, hidden, self.sums, more, constant, self.dense, classes, features,
-            SIZE=_PIECE, AT_ONCE=_AT_ONCE, ROOM=self.room, **options,
+            SIZE=size, AT_ONCE=_AT_ONCE, ROOM=self.room, **options,
         )  # fmt: skip
         if most:
             of = torch.searchsorted(ends - numbers[1 : classes + 1], numbers[:most], right=True)
@@ -244,7 +245,8 @@ def _orders_for_kernels(orders: Orders) -> tuple[equation.Orders, int]:
     places = [order if isinstance(order, Tensor) else None for order in orders]
     beta = 1 / (numbers[0] - 1) if numbers[0] > 1 else 0.0
     whole = round(beta) if beta < 5 else 0
-    return equation.Orders(*numbers, *places, 0), whole if whole <= 4 and abs(beta - whole) < 1e-9 else 0
+    beta_of_kernels = whole if whole <= 4 and abs(beta - whole) < 1e-9 else 0
+    return equation.Orders(*numbers, *places, step=0), beta_of_kernels
 
 
 def _programs(values: Tensor, warps: int) -> int:
