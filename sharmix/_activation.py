@@ -17,6 +17,7 @@ from sharmix._fenchel_young import (
     fenchel_young_loss,
 )
 from sharmix._targets import check_shape
+from sharmix.functional import SharmaMittalRegulariser
 
 # The values that `repr` leaves out.
 _USUAL = {"learned": (), "objective": "fenchel_young", "dim": -1, "nonconcave": "global", "masked_rows": "nan"}
@@ -122,11 +123,16 @@ class Activation(nn.Module, ABC):
         A parameter that the loss does not use gets the gradient 0.
         """
         loss, learned = self._loss_of_parts(), [*self.parameters(), *self.buffers()]
-        return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, self._is_softmax(), **options)
+        kind = self._is_softmax(), self._regulariser()
+        return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, *kind, **options)
 
     def _is_softmax(self) -> bool:
         """Whether the loss is cross-entropy, for which `linear_loss` has a faster way."""
         return False
+
+    def _regulariser(self) -> SharmaMittalRegulariser | None:
+        """The regulariser of the loss, if it is SharMiX's, for which `linear_loss` has kernels on CUDA."""
+        return None
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
         """The function that computes the loss of some rows of a linear layer's logits, [rows, classes]."""

@@ -4,18 +4,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import compress
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import Order, classes_last, one_value, widened
+from sharmix._arguments import HALF, Order, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options
-from sharmix._private_torch import keeps_graph
+from sharmix._operators.backend import backend
+from sharmix._operators.orders import are_numbers, checked_orders, is_concave
+from sharmix._private_torch import is_plain_tensor, keeps_graph
 from sharmix._targets import check_indices, checked_classes, nan_if_no_class
-from sharmix.functional import Nonconcave, fenchel_young_loss, orders_of
+from sharmix.functional import Nonconcave, SharmaMittalRegulariser, fenchel_young_loss, orders_of
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
 _CHUNK_BYTES_ON_CUDA = 1 << 27  # where the host takes over a millisecond for each chunk
@@ -25,6 +28,9 @@ _DENSE = 0.1  # the share of nonzero errors above which a matrix product is fast
 # (logits [rows, classes], classes [rows], parameters) -> the sum of losses and its gradients by the parameters; the
 # logits are overwritten by the gradient by them
 _LossOfBlock = Callable[[Tensor, Tensor, Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
+# (hidden, weight, bias, targets, which of the first three need gradients, parameters) -> the sum of losses, and its
+# gradients by hidden, weight and bias, and by the parameters
+_LossOfLayer = Callable[..., tuple[Tensor, Sequence[Tensor | None], Sequence[Tensor]]]
 
 
 def linear_fenchel_young_loss(
@@ -44,9 +50,9 @@ def linear_fenchel_young_loss(
         L(z, y),      z = hidden · weightᵀ + bias
 
     The value and gradients are the same as for `fenchel_young_loss(linear(hidden, weight, bias), targets, ...)`, but it
-    never holds all logits in memory. The error p − y is mostly 0, so on the CPU the gradients use only its nonzero
-    entries. They are computed together with the value and kept for the backward pass, which cannot be differentiated
-    again.
+    never holds all logits in memory. The error p − y is mostly 0, so the gradients use only its nonzero entries: on the
+    CPU, and on CUDA by the kernels, if a step before had few of them. They are computed together with the value and
+    kept for the backward pass, which cannot be differentiated again.
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
@@ -69,7 +75,8 @@ def linear_fenchel_young_loss(
     loss = partial(fenchel_young_loss, q=q, r=r, temperature=temperature, nonconcave=nonconcave)
     learned = [order for order in orders if isinstance(order, Tensor)]
     is_softmax = not learned and orders == (1.0, 1.0, 1.0)
-    return linear_loss(loss, learned, hidden, weight, bias, targets, is_softmax, **options)
+    regulariser = SharmaMittalRegulariser(*orders, nonconcave)
+    return linear_loss(loss, learned, hidden, weight, bias, targets, is_softmax, regulariser, **options)
 
 
 def linear_loss(
@@ -80,6 +87,7 @@ def linear_loss(
     bias: Tensor | None,
     targets: Tensor,
     is_softmax: bool,
+    regulariser: SharmaMittalRegulariser | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: Reduction = "mean",
@@ -88,8 +96,8 @@ def linear_loss(
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
     `parameters` are the tensors that the loss may depend on besides its arguments. `is_softmax` is True for the loss of
-    softmax. `most_classes` is the largest number of classes of a process, where processes share them and must divide
-    the rows alike.
+    softmax. `regulariser` is that of the loss, if it is SharMiX's. `most_classes` is the largest number of classes of a
+    process, where processes share them and must divide the rows alike.
     """
     check_options(ignore_index, label_smoothing, reduction)
     loss = partial(loss, ignore_index=ignore_index, label_smoothing=label_smoothing)
@@ -99,20 +107,77 @@ def linear_loss(
     check_layer(hidden, weight, bias, targets, fewest_classes=0 if most_classes else 1)
     if hidden.is_meta or not current_caller().is_plain:
         return loss(linear(hidden, weight, bias), targets, reduction=reduction)
+    key = weight
     hidden, weight, bias = as_autocast(hidden, weight, bias)
     rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
     learned = [parameter for parameter in parameters if torch.is_grad_enabled() and parameter.requires_grad]
     layer = [part for part in (hidden, weight, bias) if part is not None]
     layer_learns = torch.is_grad_enabled() and any(part.requires_grad for part in layer)
     count = (classes != ignore_index).sum() if reduction == "mean" else classes.new_ones(())
-    loss_of_block: _LossOfBlock
+    compute: _LossOfLayer
+    entropy: Tensor | float = 0.0
     if is_softmax and not label_smoothing:
-        loss_of_block = partial(_softmax_loss, ignore_index=ignore_index)
+        compute = partial(_in_blocks, partial(_softmax_loss, ignore_index=ignore_index), most_classes)
+    elif regulariser and _has_kernels(regulariser, rows, weight, classes):
+        orders: Any = regulariser.orders
+        is_learned = [isinstance(one, Tensor) and one.requires_grad and torch.is_grad_enabled() for one in orders]
+        compute = partial(_by_kernels, orders, is_learned, ignore_index, label_smoothing, key)
+        learned = [*compress(orders, is_learned), *learned]
+        if label_smoothing:
+            entropy = _smoothed_entropy(regulariser, weight, label_smoothing)
+            entropy = entropy if reduction == "mean" else entropy * (classes != ignore_index).sum()
     else:
         loss_of_block = partial(_loss_by_autograd, partial(loss, reduction="sum"), layer_learns)
+        compute = partial(_in_blocks, loss_of_block, most_classes)
     with torch.autocast(hidden.device.type, enabled=False):
-        settings = classes, count, layer_learns, most_classes
-        return _LinearLoss.apply(loss_of_block, rows, weight, bias, *settings, *learned)
+        value = _LinearLoss.apply(compute, rows, weight, bias, classes, count, layer_learns, *learned)
+    return value - entropy if isinstance(entropy, Tensor) else value
+
+
+def _has_kernels(regulariser: SharmaMittalRegulariser, hidden: Tensor, weight: Tensor, targets: Tensor) -> bool:
+    """Whether Triton's kernels compute the loss of the layer. They choose by no value of the device."""
+    orders = regulariser.orders
+    if backend(hidden.device) != "triton" or hidden.dtype not in (torch.float32, *HALF):
+        return False
+    if not all(is_plain_tensor(part) for part in (hidden, weight, targets)):
+        return False
+    if not are_numbers(orders):
+        return regulariser.nonconcave == "global"
+    q, r, _ = checked_orders(weight.T, orders, regulariser.nonconcave)
+    return bool(q <= 2) and bool(is_concave(q, r))
+
+
+def _by_kernels(
+    orders: Any,
+    is_learned: Sequence[bool],
+    ignore_index: int,
+    smoothing: float,
+    key: Tensor,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    wanted: Sequence[bool],
+    parameters: Sequence[Tensor],
+) -> tuple[Tensor, Sequence[Tensor | None], Sequence[Tensor]]:
+    """SharMiX's loss on CUDA. The first parameters are the learned orders; by these the loss depends on all others."""
+    from sharmix._operators.triton import layer  # which imports Triton
+
+    elsewhere = [isinstance(order, Tensor) and order.device != hidden.device for order in orders]
+    values: Any = [order.item() if away else order for order, away in zip(orders, elsewhere, strict=True)]
+    parts = logits_in_parts(hidden, weight, bias, widens=False)
+    problem = layer.Layer(hidden, weight, targets, values, ignore_index, smoothing, wanted, True in is_learned)
+    value, gradients, slopes = layer.layer_loss(parts, problem, key)
+    by_orders = [] if slopes is None else list(compress(slopes, is_learned))
+    by_parameters = [slope.to(order) for slope, order in zip(by_orders, parameters, strict=False)]
+    return value, gradients, [*by_parameters, *map(torch.zeros_like, parameters[len(by_orders) :])]
+
+
+def _smoothed_entropy(regulariser: SharmaMittalRegulariser, weight: Tensor, smoothing: float) -> Tensor:
+    """The entropy of a smoothed target, which `layer_loss` leaves out: autograd knows its slopes."""
+    smoothed = weight.new_full((len(weight),), smoothing / len(weight), dtype=torch.float32)
+    smoothed[0] += 1 - smoothing
+    return regulariser.entropy(smoothed)
 
 
 def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -127,13 +192,13 @@ def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Te
 
 @torch.no_grad()
 def logits_in_parts(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, most_classes: int = 0
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, most_classes: int = 0, widens: bool = True
 ) -> Iterator[tuple[slice, Tensor]]:
-    """For a few rows of hidden [rows, features] at a time: the slice of rows, and their logits, float32 or wider.
+    """For a few rows of hidden [rows, features] at a time: the slice of rows, and their logits; by default widened.
 
     Each part overwrites the one before. If each were allocated anew, the parts would fragment the C library's heap.
     """
-    size = len(hidden) * max(len(weight), most_classes) * max(4, hidden.element_size())
+    size = len(hidden) * max(len(weight), most_classes) * max(4 if widens else 1, hidden.element_size())
     parts = math.ceil(size / (_CHUNK_BYTES_ON_CUDA if hidden.is_cuda else _CHUNK_BYTES))
     length = max(1, math.ceil(len(hidden) / max(1, parts)))  # about equal: a product of a few last rows is slow
     memory = hidden.new_empty(min(length, len(hidden)), len(weight))
@@ -144,7 +209,7 @@ def logits_in_parts(
             torch.mm(hidden[some], weight.T, out=logits)
         else:
             torch.addmm(bias, hidden[some], weight.T, out=logits)
-        yield some, widened(logits)
+        yield some, widened(logits) if widens else logits
 
 
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, fewest_classes: int = 1) -> None:
@@ -192,33 +257,47 @@ def _softmax_loss(
     return value, []
 
 
+def _in_blocks(
+    loss: _LossOfBlock,
+    most_classes: int,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    wanted: Sequence[bool],
+    parameters: Sequence[Tensor],
+) -> tuple[Tensor, Sequence[Tensor | None], Sequence[Tensor]]:
+    """Any loss, block by block."""
+    gradients = _LayerGradients(hidden, weight, bias, wanted) if any(wanted) else None
+    value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+    by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+    for some, logits in logits_in_parts(hidden, weight, bias, most_classes):
+        few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
+        for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
+            part, slopes = loss(block, classes, parameters)
+            value = value + part
+            by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
+        if gradients is not None:
+            gradients.add(some, logits)
+    return value, (None, None, None) if gradients is None else gradients.collected(), by_parameters
+
+
 class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        loss: _LossOfBlock,
+        compute: _LossOfLayer,
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
         count: Tensor,
         layer_learns: bool,
-        most_classes: int,
         *parameters: Tensor,
     ) -> Tensor:
-        gradients = _LayerGradients(hidden, weight, bias, ctx.needs_input_grad[1:4]) if layer_learns else None
-        value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-        by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
-        for some, logits in logits_in_parts(hidden, weight, bias, most_classes):
-            few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
-            for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
-                part, slopes = loss(block, classes, parameters)
-                value = value + part
-                by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
-            if gradients is not None:
-                gradients.add(some, logits)
+        wanted = ctx.needs_input_grad[1:4] if layer_learns else (False, False, False)
+        value, layer, by_parameters = compute(hidden, weight, bias, targets, wanted, parameters)
         ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
-        layer = (None, None, None) if gradients is None else gradients.collected()
         ctx.save_for_backward(count, *layer, *by_parameters)
         return value / count
 
@@ -233,7 +312,7 @@ class _LinearLoss(torch.autograd.Function):
             for part, dtype, want in zip(gradients[:3], ctx.dtypes, ctx.needs_input_grad[1:4], strict=True)
         ]
         by_parameters = [(part * grad).to(part.dtype) for part in gradients[3:]]
-        return None, *by_layer, *[None] * 4, *by_parameters
+        return None, *by_layer, *[None] * 3, *by_parameters
 
 
 def _times(gradient: Tensor, factor: Tensor) -> Tensor:

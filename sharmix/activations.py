@@ -191,6 +191,13 @@ class SharmaMittal(Learning, Activation):
         score = proper_score(self.objective, self.probabilities, z, targets.detach(), ignore_index, reduction)
         return loss + (score - score.detach()).to(loss.dtype)
 
+    def _regulariser(self) -> SharmaMittalRegulariser | None:
+        own = type(self).loss is Activation.loss and type(self)._loss is SharmaMittal._loss
+        if not own or self.objective != "fenchel_young":
+            return None
+        q, r, temperature = (one_value(order, "order") for order in self.orders())
+        return SharmaMittalRegulariser(q, r, temperature, self.nonconcave)
+
     def _loss_of_parts(self) -> Callable[..., Tensor]:
         for name in self._starts:
             one_value(getattr(self, name), name)

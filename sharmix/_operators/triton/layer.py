@@ -1,0 +1,256 @@
+"""The loss of an output layer and its gradients on CUDA. The host reads no value of the device, and so never waits.
+
+1. Each chunk of logits is in the dtype of the weights, and nothing converts it.
+2. Sparse products: `lists` of nonzero errors take the place of the gradient p − y, and `products` sums over them.
+   Dense products: `rows.loss_of_rows` overwrites the chunk by p − y, for the matrix products of torch.
+3. The device decides for each row what is right: sparse products are exact for dense rows, too, but slower. The host
+   decides by the supports of an earlier step what is fast.
+
+With label smoothing ε the error is p − y + ε y − ε/classes. The term ε y belongs to the target alone. The last term is
+the same for all classes, so each gradient by it is a product of two vectors.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from sharmix._operators.orders import Orders
+from sharmix._operators.triton import equation, lists, products, rows
+from sharmix._operators.triton.outputs import Labels, LossOutputs
+from sharmix._operators.triton.supports import some_rows, supports_of
+
+_IN_REGISTERS = 32768  # classes of a row that one program can hold
+_BLOCK = 4096  # classes at a time, of a longer row and of a search
+_LANES = 2048
+_PIECE, _ROOMS = 256, 2  # entries of a class that one program sums: at least these, and the room of two rows
+_FEATURES = 256, 2048  # of one program that gathers rows of the weight, and of hidden
+_AT_ONCE = 8  # rows that a program gathers at the same time
+_TILES = {torch.float32: (64, 64, 32)}  # larger ones spill registers, where there are no tensor cores
+_TILES_OF_HALF = 128, 128, 64
+
+
+class Layer(NamedTuple):
+    """The rows of an output layer, the orders and options of its loss, and what is wanted besides the loss."""
+
+    hidden: Tensor  # [rows, features]
+    weight: Tensor  # [classes, features]
+    targets: Tensor  # int64 [rows]
+    orders: Orders  # numbers, or tensors of one element on the device
+    ignore_index: int
+    smoothing: float
+    gradients: Sequence[bool]  # by hidden, weight and bias
+    slopes: bool  # by q, r and T₀
+
+
+class Chunk(NamedTuple):
+    """Some rows: which, their logits, which the gradient may overwrite, labels and outputs."""
+
+    some: slice
+    logits: Tensor
+    labels: Labels
+    out: LossOutputs
+
+
+def layer_loss(
+    parts: Iterable[tuple[slice, Tensor]], layer: Layer, known_by: Tensor
+) -> tuple[Tensor, Sequence[Tensor | None], Tensor | None]:
+    """The sum of the losses, its gradients by hidden, weight and bias, float32, and its slopes by q, r and T₀, [3].
+
+    `parts` are slices of the rows with their logits, which are overwritten. The loss lacks the entropy of the smoothed
+    targets. `known_by` is the weight of the layer in an earlier step.
+    """
+    hidden, weight, targets = layer[:3]
+    layer = layer._replace(hidden=hidden.contiguous(), weight=weight.contiguous(), targets=targets.contiguous())
+    losses, slopes = _float32(hidden, len(hidden)), _float32(hidden, len(hidden), 3) if layer.slopes else None
+    supports, (wants_hidden, wants_weight, wants_bias) = supports_of(known_by), layer.gradients
+    # Lists serve the gradients by hidden and weight. The gradient by the bias comes along with that by the weight.
+    room = supports.room(len(weight)) if wants_weight or (wants_hidden and not wants_bias) else 0
+    with torch.cuda.device_of(hidden):
+        gradients = _SparseGradients(layer, room) if room else _DenseGradients(layer)
+        for some, logits in parts:
+            labels = Labels(layer.targets[some], layer.ignore_index, None)
+            out = LossOutputs(losses[some], None, None, None if slopes is None else slopes[some])
+            above = _above_mean(logits, labels) if layer.smoothing else None
+            gradients.add(Chunk(some, logits, labels, out))
+            if above is not None:
+                losses[some] += layer.smoothing * above
+        collected = gradients.collected()
+        if gradients.counts is not None:
+            supports.keep(gradients.counts)
+    return losses.sum(), collected, None if slopes is None else slopes.sum(0)
+
+
+class _DenseGradients:
+    """The wanted gradients, summed over chunks by matrix products."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer, (wants_hidden, wants_weight, wants_bias) = layer, layer.gradients
+        self.by_hidden = _float32(layer.hidden, *layer.hidden.shape) if wants_hidden else None
+        self.by_weight = _float32(layer.hidden, *layer.weight.shape) if wants_weight else None
+        self.by_bias = _float32(layer.hidden, len(layer.weight)).zero_() if wants_bias else None
+        self.orders, self.beta = _orders_for_kernels(layer.orders)
+        self.counts: Tensor | None = None  # the numbers of errors of some rows
+
+    def add(self, chunk: Chunk) -> None:
+        """Write losses and slopes, and add the gradients."""
+        wants_any = True in self.layer.gradients
+        errors, is_first = chunk.logits, chunk.some.start == 0
+        self._loss_of_rows(chunk, errors if wants_any else None, None)
+        if wants_any and is_first:
+            self.counts = some_rows(errors).count_nonzero(-1)
+        if self.by_hidden is not None:
+            _add_product(self.by_hidden[chunk.some], errors, self.layer.weight, 0)
+        if self.by_weight is not None:
+            _add_product(self.by_weight, errors.T, self.layer.hidden[chunk.some], 0 if is_first else 1)
+        if self.by_bias is not None:
+            self.by_bias += errors.sum(0, dtype=torch.float32)
+
+    def collected(self) -> Sequence[Tensor | None]:
+        """The gradients by hidden, weight and bias, after all chunks."""
+        hidden, weight, targets = self.layer[:3]
+        counted, share, constant = targets != self.layer.ignore_index, -self.layer.smoothing / len(weight), None
+        if share:
+            constant = share * torch.where(counted.unsqueeze(-1), hidden, 0).sum(0, dtype=torch.float32)
+        if self.by_weight is not None:
+            self._finish_weight(self.by_weight, constant)
+        if share and self.by_hidden is not None:
+            self.by_hidden.addr_(counted.float(), weight.sum(0, dtype=torch.float32), alpha=share)
+        if share and self.by_bias is not None:
+            self.by_bias += counted.sum() * share
+        return self.by_hidden, self.by_weight, self.by_bias
+
+    def _finish_weight(self, by_weight: Tensor, constant: Tensor | None) -> None:
+        """Add what all classes have in common."""
+        if constant is not None:
+            by_weight += constant
+
+    def _loss_of_rows(self, chunk: Chunk, gradients: Tensor | None, left: Tensor | None) -> None:
+        """Write the outputs of the rows that are left, or of all."""
+        number, classes = chunk.logits.shape
+        whole = classes <= _IN_REGISTERS
+        block = triton.next_power_of_2(classes) if whole else _BLOCK
+        warps = max(1, min(32 if whole else 16, block // 128))
+        out = chunk.out._replace(gradients=gradients)
+        rows.loss_of_rows[(_programs(chunk.logits, warps),)](
+            chunk.logits, chunk.labels, out, self.orders, left, number, classes,
+            BETA=self.beta, BLOCK=block, WHOLE=whole, num_warps=warps,
+        )  # fmt: skip
+        # ROUGH ROWS: `loss_of_rows` passes over the rows for which `equation.is_smooth` is false, as orders on the
+        # device can make them. `rows_in_float64.loss_of_rows_in_float64` takes the same arguments, and belongs here.
+        if self.layer.smoothing and gradients is not None:  # logits of rows that are not left are read no more
+            own, counted = _targets(chunk.labels, classes)
+            gradients.scatter_add_(-1, own, (counted * self.layer.smoothing).to(gradients.dtype).unsqueeze(-1))
+
+
+class _SparseGradients(_DenseGradients):
+    """The wanted gradients, summed over lists of nonzero errors, and over the dense rows by products."""
+
+    def __init__(self, layer: Layer, room: int) -> None:
+        super().__init__(layer)
+        number, memory, self.room = len(layer.hidden), layer.hidden.new_empty, room
+        index = torch.int16 if len(layer.weight) < 1 << 15 else torch.int32  # half the passes of the sort
+        self.counts = memory(number, dtype=torch.int32)
+        self.lists = lists.Lists(
+            memory((number, room), dtype=index), memory((number, room), dtype=torch.float32), self.counts
+        )
+        self.left = memory(number, dtype=torch.int32)
+        self.dense = lists.Dense(torch.empty_like(self.left), memory(2, dtype=torch.int32).zero_())
+        self.sums = products.Sums(self.by_weight, self.by_bias)
+
+    def add(self, chunk: Chunk) -> None:
+        some, logits, labels, out = chunk
+        (number, classes), features, room = logits.shape, self.layer.hidden.shape[1], self.room
+        here, left = lists.Lists(*(part[some] for part in self.lists)), self.left[some]
+        lanes = min(_LANES, triton.next_power_of_2(classes))
+        low = max(32, triton.next_power_of_2(triton.cdiv(classes, lanes))) - 1
+        limit = {"maxnreg": 80} if logits.is_cuda else {}  # so that three programs share a multiprocessor
+        lists.lists_of_lanes[(number,)](
+            logits, labels, out, here, self.orders, left, self.layer.smoothing, classes,
+            BETA=self.beta, BLOCK=lanes, LOW=low, ROOM=room, num_warps=max(1, lanes // 256), **limit,
+        )  # fmt: skip
+        self._loss_of_rows(chunk, logits, left)
+        programs, block = _programs(logits, 8), min(_BLOCK, triton.next_power_of_2(classes))
+        lists.lists_of_rows[(programs,)](logits, here, left, number, classes, BLOCK=block, ROOM=room, num_warps=8)
+        block = min(_LANES, triton.next_power_of_2(number))
+        lists.find_dense[(1,)](here.counts, self.dense, number, BLOCK=block, ROOM=room, num_warps=8)
+        m, n, k = _TILES.get(logits.dtype, _TILES_OF_HALF)
+        tiles = {"M": m, "N": n, "K": k, "num_warps": 8, "num_stages": 3}
+        if self.by_hidden is not None:
+            by_hidden, block = self.by_hidden[some], min(_FEATURES[0], triton.next_power_of_2(features))
+            products.hidden_of_lists[(number, triton.cdiv(features, block))](
+                here, self.layer.weight, by_hidden, features, BLOCK=block, AT_ONCE=_AT_ONCE, ROOM=room, num_warps=1
+            )
+            products.hidden_of_dense_rows[(triton.cdiv(features, n), triton.cdiv(number, m))](
+                logits, self.layer.weight, by_hidden, self.dense, classes, features, **tiles
+            )
+        if self.by_weight is not None:
+            products.weight_of_dense_rows[(triton.cdiv(features, n), triton.cdiv(classes, m))](
+                logits, self.layer.hidden[some], self.sums, self.dense, classes, features, **tiles
+            )
+
+    def _finish_weight(self, by_weight: Tensor, constant: Tensor | None) -> None:
+        (classes, features), hidden = self.layer.weight.shape, self.layer.hidden
+        entries, order = self.lists.classes.flatten().sort(stable=True)
+        size = max(_PIECE, _ROOMS * self.room)
+        most = len(entries) // size  # pieces beside the first of each class: no more, whatever the lists hold
+        numbers = torch.arange(classes + most + 1, device=hidden.device)
+        starts = torch.searchsorted(entries, numbers[: classes + 1].to(entries.dtype))
+        ends = ((starts.diff() + (size - 1)) // size).clamp_min(1).cumsum(0)
+        firsts = torch.nn.functional.pad(ends, (1, 0))
+        pieces = products.Pieces(order, starts, firsts, torch.searchsorted(ends, numbers[:-1], right=True))
+        bias = None if self.by_bias is None else _float32(hidden, most)
+        more = products.Sums(_float32(hidden, most, features), bias)
+        block = min(_FEATURES[1], triton.next_power_of_2(features))
+        blocks, options = triton.cdiv(features, block), {"BLOCK": block, "num_warps": max(1, block // 256)}
+        products.weight_of_lists[(classes + most, blocks)](
+            self.lists, pieces, hidden, self.sums, more, constant, self.dense, classes, features,
+            SIZE=size, AT_ONCE=_AT_ONCE, ROOM=self.room, **options,
+        )  # fmt: skip
+        if most:
+            of = torch.searchsorted(ends - numbers[1 : classes + 1], numbers[:most], right=True)
+            products.add_pieces[(most, blocks)](pieces, self.sums, more, of, classes, features, **options)
+
+
+def _targets(labels: Labels, classes: int) -> tuple[Tensor, Tensor]:
+    """Targets as indices [rows, 1] that exist, and which rows count."""
+    return labels.targets.clamp(0, classes - 1).unsqueeze(-1), labels.targets != labels.ignored
+
+
+def _above_mean(logits: Tensor, labels: Labels) -> Tensor:
+    """z_y minus the mean of the logits. Where z_y is −∞, the loss is infinite without it."""
+    own, counted = _targets(labels, logits.shape[1])
+    above = logits.gather(-1, own).squeeze(-1) - logits.mean(-1, dtype=torch.float32)
+    return torch.where(counted, above, 0).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
+
+
+def _float32(like: Tensor, *shape: int) -> Tensor:
+    return torch.empty(shape, dtype=torch.float32, device=like.device)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
+    """total = beta · total + a · b, summed in float32; torch has no such product of half precision on the CPU."""
+    if a.dtype == total.dtype or not a.is_cuda:
+        torch.addmm(total, a.float(), b.float(), beta=beta, out=total)
+    else:
+        torch.addmm(total, a, b, torch.float32, beta=beta, out=total)
+
+
+def _orders_for_kernels(orders: Orders) -> tuple[equation.Orders, int]:
+    """The orders as kernels take them, and BETA."""
+    numbers = [0.0 if isinstance(order, Tensor) else order for order in orders]
+    places = [order if isinstance(order, Tensor) else None for order in orders]
+    beta = 1 / (numbers[0] - 1) if numbers[0] > 1 else 0.0
+    whole = round(beta) if beta < 5 else 0
+    beta_of_kernels = whole if whole <= 4 and abs(beta - whole) < 1e-9 else 0
+    return equation.Orders(*numbers, *places, step=0), beta_of_kernels
+
+
+def _programs(values: Tensor, warps: int) -> int:
+    """How many programs run at the same time, each of which takes one row after the other."""
+    if not values.is_cuda:
+        return 2
+    return torch.cuda.get_device_properties(values.device).multi_processor_count * max(1, 32 // warps)
