@@ -61,7 +61,7 @@ def orders_of(orders, row, classes, TYPE: tl.constexpr):
     place = row * orders.step
     q, r = _order(orders.q, orders.q_at, place, TYPE), _order(orders.r, orders.r_at, place, TYPE)
     temperature = _order(orders.temperature, orders.temperature_at, place, TYPE)
-    delta = tl.maximum(q - 1, _LEAST_DELTA)
+    delta = tl.maximum(q - 1, _LEAST_DELTA if TYPE is tl.float32 else 1e-30)
     if (orders.q_at is not None) or (orders.r_at is not None) or (orders.temperature_at is not None):
         most = tl.log(tl.full([], 0, TYPE) + tl.maximum(classes, 2))
         allowed = ((q >= 1) & (q <= _MOST_Q)) & ((r > 0) & ((r - 1) * most <= _LARGEST_EXPONENT * (1 + 1e-6)))
