@@ -233,15 +233,15 @@ def _may_hold_maximum(below, above, seen):
 def _surely_rises(row, below, above):
     """Whether g rises in the whole cell, which then has one root at most.
 
-    As y rises, each term of a sum rises, except for its power of u, which shrinks as e^−y. So the sums at the ends
-    bound the sums between, and thus the slope.
+    For q ≤ 2, as y rises, each term of a sum rises, except for its power of u, which shrinks as e^−y. So the sums at
+    the ends bound the sums between, and thus the slope.
     """
     stretch, feedback = tl.exp(above.y - below.y), (row.q - row.r) / row.delta
     least_u, most_u = -below.base_u / stretch / above.total, -above.base_u * stretch / below.total
     excess = above.base_uu * stretch * stretch + below.power_u / stretch * (least_u + row.delta)
     rest = tl.where(excess > 0, below.total + below.power_u, above.total + above.power_u)
     slope = 1 + (1 - feedback) * tl.where(feedback < 1, least_u, most_u) - feedback * excess / (row.delta * rest)
-    return slope > _LEAST_SLOPE
+    return (slope > _LEAST_SLOPE) & (row.delta <= 1)
 
 
 @triton.jit
