@@ -18,8 +18,8 @@ from sharmix._arguments import Order, checked_number, checked_values, may_read, 
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]
 Slopes = Tensor | tuple[Tensor, ...] | None  # by q, r and T₀: of each row, [..., 3]; or three sums over the rows
 
-_LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
-_CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
+LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
+CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
 def checked_orders(logits: Tensor, orders: tuple[Order, Order, Order], nonconcave: str = "global") -> Orders:
@@ -90,7 +90,7 @@ def _refuse_steep(r: float | Tensor, classes: int) -> None:
 
 
 def _most_r(classes: int) -> float:
-    return 1 + _LARGEST_EXPONENT / math.log(max(2, classes))
+    return 1 + LARGEST_EXPONENT / math.log(max(2, classes))
 
 
 def _refuse_nonconcave(q: float | Tensor, r: float | Tensor) -> None:
@@ -104,7 +104,7 @@ def _refuse_nonconcave(q: float | Tensor, r: float | Tensor) -> None:
 
 def is_concave(q: float | Tensor, r: float | Tensor) -> Any:
     """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (docs/math.md, section 3)."""
-    return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
+    return r >= 2 - 1 / q - CONCAVITY_TOLERANCE
 
 
 def largest(order: float | Tensor) -> float:

@@ -18,8 +18,13 @@ def log1p(u):
 @triton.jit
 def expm1_remainder(x):
     """(eˣ − 1 − x)/x²."""
-    near = 1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320 + x / 362880)))
-    near = 0.5 + x * (1 / 6 + x * (1 / 24 + x * near))
+    if x.dtype == tl.float64:
+        near = x * 0 + 0.5
+        for n in tl.static_range(14, 0, -1):  # sum of xⁿ/(n+2)!
+            near = 0.5 + near * x * (1 / (n + 2))
+    else:
+        near = 1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320 + x / 362880)))
+        near = 0.5 + x * (1 / 6 + x * (1 / 24 + x * near))
     far = (tl.exp(x) - 1 - x) / (x * x)
     return tl.where(tl.abs(x) < 0.5, near, far)
 
@@ -38,8 +43,13 @@ def expm1_ratio(x):
 @triton.jit
 def expm1_ratio_slope(x):
     """(eˣ − 1)/x differentiated by x."""
-    near = 1 / 30 + x * (1 / 144 + x * (1 / 840 + x * (1 / 5760 + x / 45360)))
-    near = 0.5 + x * (1 / 3 + x * (1 / 8 + x * near))
+    if x.dtype == tl.float64:
+        near = x * 0 + 0.5
+        for n in tl.static_range(14, 0, -1):  # sum of (n+1) xⁿ/(n+2)!
+            near = 0.5 + near * x * ((n + 1) / (n * (n + 2)))
+    else:
+        near = 1 / 30 + x * (1 / 144 + x * (1 / 840 + x * (1 / 5760 + x / 45360)))
+        near = 0.5 + x * (1 / 3 + x * (1 / 8 + x * near))
     far = (tl.exp(x) * (x - 1) + 1) / (x * x)
     return tl.where(tl.abs(x) < 0.5, near, far)
 

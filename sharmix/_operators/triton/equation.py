@@ -11,8 +11,7 @@ import triton
 import triton.language as tl
 
 from sharmix._arguments import MOST_Q
-from sharmix._operators.orders import _CONCAVITY_TOLERANCE as CONCAVITY_TOLERANCE
-from sharmix._operators.orders import _LARGEST_EXPONENT as LARGEST_EXPONENT
+from sharmix._operators import orders as limits
 from sharmix._operators.triton.elementary import expm1_ratio, expm1_ratio_slope, log1p
 
 MOST_SMOOTH_R = 3.0  # the temperature is T₀ e^((q−r) R_q): a larger r magnifies the rounding of p in the map's gradient
@@ -23,8 +22,8 @@ _MOST_SMOOTH_R = tl.constexpr(MOST_SMOOTH_R)
 MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
 MOST_STEPS = tl.constexpr(40)
 _TRUSTED_STEPS = tl.constexpr(20)  # inside the bracket; bisection then settles what is left
-_MOST_Q, _LARGEST_EXPONENT = tl.constexpr(MOST_Q), tl.constexpr(LARGEST_EXPONENT)
-_CONCAVITY_TOLERANCE = tl.constexpr(CONCAVITY_TOLERANCE)
+_MOST_Q, _LARGEST_EXPONENT = tl.constexpr(MOST_Q), tl.constexpr(limits.LARGEST_EXPONENT)
+CONCAVITY_TOLERANCE = tl.constexpr(limits.CONCAVITY_TOLERANCE)
 
 
 class Orders(NamedTuple):
@@ -59,7 +58,7 @@ def orders_of(orders, row, classes, TYPE: tl.constexpr):
     place = row * orders.step
     q, r = _order(orders.q, orders.q_at, place, TYPE), _order(orders.r, orders.r_at, place, TYPE)
     temperature = _order(orders.temperature, orders.temperature_at, place, TYPE)
-    delta = tl.maximum(q - 1, _LEAST_DELTA)
+    delta = tl.maximum(q - 1, _LEAST_DELTA if TYPE is tl.float32 else 1e-30)
     if (orders.q_at is not None) or (orders.r_at is not None) or (orders.temperature_at is not None):
         most = tl.log(tl.full([], 0, TYPE) + tl.maximum(classes, 2))
         allowed = ((q >= 1) & (q <= _MOST_Q)) & ((r > 0) & ((r - 1) * most <= _LARGEST_EXPONENT * (1 + 1e-6)))
@@ -76,7 +75,7 @@ def is_smooth(orders, row):
         place = row * orders.step
         q = _order(orders.q, orders.q_at, place, tl.float64)
         r = _order(orders.r, orders.r_at, place, tl.float64)
-        smooth = (((q > 2) | (r > _MOST_SMOOTH_R)) | (r * q < 2 * q - 1 - _CONCAVITY_TOLERANCE * q)) == 0
+        smooth = (((q > 2) | (r > _MOST_SMOOTH_R)) | (r * q < 2 * q - 1 - CONCAVITY_TOLERANCE * q)) == 0
     return smooth
 
 
