@@ -15,7 +15,7 @@ from sharmix._arguments import HALF, Order, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options
 from sharmix._operators.backend import backend
-from sharmix._operators.orders import are_numbers, checked_orders, is_concave
+from sharmix._operators.orders import are_numbers, checked_orders
 from sharmix._private_torch import is_plain_tensor, keeps_graph
 from sharmix._targets import check_indices, checked_classes, nan_if_no_class
 from sharmix.functional import Nonconcave, SharmaMittalRegulariser, fenchel_young_loss, orders_of
@@ -143,8 +143,9 @@ def _has_kernels(regulariser: SharmaMittalRegulariser, hidden: Tensor, weight: T
         return False
     if not are_numbers(orders):
         return regulariser.nonconcave == "global"
-    q, r, _ = checked_orders(weight.T, orders, regulariser.nonconcave)
-    return bool(q <= 2) and bool(is_concave(q, r))
+    from sharmix._operators.triton.solving import rows_in_need_of_float64  # which imports Triton
+
+    return rows_in_need_of_float64(hidden, checked_orders(weight.T, orders, regulariser.nonconcave)) == "none"
 
 
 def _by_kernels(

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 import sharmix
 from sharmix import _arguments, _linear_loss, _private_torch, functional
 from sharmix._operators import alpha_relu, autograd, backend, torch_operators
-from sharmix._operators.triton import implementation
+from sharmix._operators.triton import implementation, layer, solving
 from tests.sharmix import doors
 
 ROWS, CLASSES = 6, 5
@@ -88,8 +88,9 @@ def device(request, monkeypatch):
     way, place = request.param
     for module in (backend, torch_operators):
         monkeypatch.setattr(module, "select_implementation", lambda logits, orders: implementation)
-    monkeypatch.setattr(implementation, "launch", lambda *_, **constants: None)
-    monkeypatch.setattr(implementation, "_multiprocessors", lambda device: 132)
+    for module in (implementation, solving, layer):
+        monkeypatch.setattr(module, "launch", lambda *_, **constants: None)
+    monkeypatch.setattr(solving, "multiprocessors", lambda device: 132)
     monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: contextlib.nullcontext())
     for module in (backend, functional):
         monkeypatch.setattr(module, "backend", lambda device="cpu": "torch" if way == "composed" else "triton")

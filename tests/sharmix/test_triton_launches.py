@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from sharmix._operators.triton import implementation
+from sharmix._operators.triton import implementation, solving
 from sharmix._operators.triton import launch as launches
 
 FIXED = (1.25, 1.5, 1.0)
@@ -15,8 +15,9 @@ FIXED = (1.25, 1.5, 1.0)
 def launched(monkeypatch):
     """The names of the kernels that are launched, in order, on a GPU of 132 multiprocessors."""
     names = []
-    monkeypatch.setattr(implementation, "launch", lambda kernel, *_, **constants: names.append(kernel.__name__))
-    monkeypatch.setattr(implementation, "_multiprocessors", lambda device: 132)
+    for module in (implementation, solving):
+        monkeypatch.setattr(module, "launch", lambda kernel, *_, **constants: names.append(kernel.__name__))
+    monkeypatch.setattr(solving, "multiprocessors", lambda device: 132)
     return names
 
 
@@ -68,7 +69,7 @@ def test_a_compiled_kernel_is_kept_for_arguments_of_the_same_kind():
         __name__ = "kernel"
 
         def __getitem__(self, grid):
-            return lambda *arguments, **constants: found.append("searched") or Compiled()
+            return lambda *arguments, **options: found.append("searched") or Compiled()
 
     kernel, memory = Kernel(), torch.zeros(33)
     aligned, other = memory[:16], memory[1:]

@@ -11,12 +11,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytest.importorskip("triton")
 
-from triton.runtime.jit import JITFunction
-
 import sharmix
 from sharmix import _linear_loss
 from sharmix._caller import _PLAIN
-from sharmix._operators.triton import layer, supports
+from sharmix._operators.triton import layer, solving, supports
 from tests.sharmix.cases import every_case
 
 
@@ -38,10 +36,11 @@ def test_kernels_agree_with_dense_products_in_the_interpreter():
 def fake_gpu(monkeypatch):
     """CUDA tensors without memory, and kernels that do nothing; returns the names of those that were launched."""
     launched = []
-    monkeypatch.setattr(JITFunction, "run", lambda self, *_, **__: launched.append(self.fn.__name__))
+    for module in (solving, layer):
+        monkeypatch.setattr(module, "launch", lambda kernel, *_, **constants: launched.append(kernel.__name__))
     monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(layer, "_programs", lambda *_: 132)
+    monkeypatch.setattr(solving, "multiprocessors", lambda device: 132)
     monkeypatch.setattr(layer, "_add_product", lambda *_: None)  # torch < 2.13 cannot trace it
     for name, answer in {"backend": "triton", "current_caller": _PLAIN, "is_plain_tensor": True}.items():
         monkeypatch.setattr(_linear_loss, name, lambda *_, answer=answer: answer)

@@ -12,7 +12,7 @@ import torch
 import sharmix
 from sharmix import _arguments, functional
 from sharmix._operators import backend, cpu
-from sharmix._operators.triton import implementation
+from sharmix._operators.triton import implementation, solving
 from tests.sharmix import accuracy, doors
 from tests.sharmix.cases import assert_errors_within, every_case
 from tests.sharmix.interpreter import INTERPRETED, patch_the_language_once_a_launch  # noqa: F401 (a fixture)
@@ -20,12 +20,12 @@ from tests.sharmix.interpreter import INTERPRETED, patch_the_language_once_a_lau
 DEVICE = "cpu" if INTERPRETED else "cuda"
 ORDERS = [(1.25, 1.5), (1.3, 1.4), (2.0, 2.0), (1.0, 1.7), (1.1, 1.9)]
 SIZES = [1, 5, 100] if INTERPRETED else [1, 5, 100, 1000, 2048, 2049, 32000, 100_000]  # the last is solved together
-# The constants of `implementation` by which a row of a hundred classes is solved as longer rows are.
+# The constants of `solving` by which a row of a hundred classes is solved as longer rows are.
 WAYS = {
     "in registers": {},
-    "by lanes and in registers": {"_SHORT": 4, "_LANES": 32, "_ROOM": 16},
-    "by lanes and in blocks": {"_SHORT": 4, "_LANES": 32, "_WHOLE": 4, "_BLOCK": 32, "_BACKWARD_BLOCK": 16},
-    "in blocks": {"_SHORT": 4, "_LANES": 0, "_WHOLE": 4, "_BLOCK": 32, "_BACKWARD_BLOCK": 32},
+    "by lanes and in registers": {"SHORT": 4, "_LANES": 32, "ROOM": 16},
+    "by lanes and in blocks": {"SHORT": 4, "_LANES": 32, "_WHOLE": 4, "_BLOCK": 32},
+    "in blocks": {"SHORT": 4, "_LANES": 0, "_WHOLE": 4, "_BLOCK": 32},
 }
 SAMPLES = 4 if INTERPRETED else 20  # of each size
 DIGITS = {torch.float32: {"rtol": 1e-4, "atol": 2e-6}, torch.float64: {"rtol": 1e-9, "atol": 1e-12}}
@@ -48,7 +48,8 @@ def select_triton(monkeypatch):
 
 def go(way, monkeypatch):
     for name, value in way.items():
-        monkeypatch.setattr(implementation, name, value)
+        monkeypatch.setattr(solving, name, value)
+        monkeypatch.setattr(implementation, "_BACKWARD_BLOCK", 32)
 
 
 def digits(dtype):

@@ -9,31 +9,16 @@ import math
 
 import pytest
 import torch
-from triton.language import core
-from triton.runtime import interpreter
 
 import sharmix
 from sharmix import _linear_loss
-from sharmix._operators.triton import layer, supports
+from sharmix._operators.triton import layer, solving, supports
 from tests.sharmix.cases import every_case
+from tests.sharmix.interpreter import patch_the_language_once_a_launch  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the interpreter's own, on NaN and on NumPy's scalars
 CLASSES, FEATURES = 120, 20
 DIGITS, DIGITS_OF_HALF = 1e-6, 1e-2  # of the largest entry; half precision rounds p − y in dense rows
-
-
-@pytest.fixture(autouse=True, scope="module")
-def patch_the_language_once_a_launch():
-    """The interpreter patches Triton's language again at each call of a function of a kernel: half of its time."""
-    patch_lang = interpreter._patch_lang
-
-    def patch_unless_patched(function):
-        languages = (interpreter.tl, core)
-        return patch_lang(function) if any(core.is_builtin(language.load) for language in languages) else None
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter, "_patch_lang", patch_unless_patched)
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +26,7 @@ def small_programs(monkeypatch):
     monkeypatch.setattr(_linear_loss, "backend", lambda device: "triton")
     for name, value in {"_PIECE": 8, "_ROOMS": 0, "_TILES": {}, "_TILES_OF_HALF": (16, 32, 32)}.items():
         monkeypatch.setattr(layer, name, value)
+    monkeypatch.setattr(solving, "_LANES", 128)
 
 
 def problem(rows=9, classes=CLASSES, scale=4.0, dtype=torch.float32, frequent=0):
@@ -142,8 +128,8 @@ def test_half_precision_is_summed_in_single(monkeypatch, dtype):
 
 
 def test_long_rows_without_a_bias_are_read_block_by_block(monkeypatch):
-    monkeypatch.setattr(layer, "_IN_REGISTERS", 64)
-    monkeypatch.setattr(layer, "_BLOCK", 64)
+    for module, name in ((solving, "_WHOLE"), (solving, "_BLOCK"), (layer, "_BLOCK")):
+        monkeypatch.setattr(module, name, 64)
     (hidden, weight, _), targets = problem()
     for room in (32, 0):
         found = computed(monkeypatch, (hidden, weight, None), targets, room=room)

@@ -114,12 +114,12 @@ def test_rows_that_are_undefined_end_as_nan_and_ignored_rows_as_0():
     finite = [0.0, 1.0, 0.5]
     z = torch.tensor([[0.0, torch.nan, 1.0], [torch.inf, 0.0, 1.0], [-torch.inf] * 3, finite]).double()
     for q, r in [(1.75, 1.25), (3.0, 3.0)]:
-        p, conjugates, _ = solved(z, [(q, r, 1.0)] * 4)
+        p, conjugates = solved(z, [(q, r, 1.0)] * 4)
         assert p.isnan().all(-1).tolist() == conjugates.isnan().tolist() == [True, True, True, False]
         losses, gradients, _ = solved(z, [(q, r, 1.0)] * 4, torch.tensor([0, -100, 1, 3]))
         assert losses.isnan().tolist() == gradients.isnan().all(-1).tolist() == [True, False, True, True]
         assert losses[1] == gradients[1].abs().sum() == 0
     wrong = [(0.9, 1.0, 1.0), (1001.0, 3.0, 1.0), (3.0, 0.0, 1.0), (3.0, 1e6, 1.0), (3.0, 3.0, -1.0), (torch.nan,) * 3]
-    p, conjugates, _ = solved(torch.tensor([finite] * len(wrong)).double(), wrong)
+    p, conjugates = solved(torch.tensor([finite] * len(wrong)).double(), wrong)
     assert p.isnan().all()
     assert conjugates.isnan().all()

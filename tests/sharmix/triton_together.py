@@ -13,7 +13,7 @@ from torch import multiprocessing
 from triton.runtime import interpreter
 
 import sharmix
-from sharmix._operators.triton import implementation, together
+from sharmix._operators.triton import solving, together
 from sharmix._operators.triton.outputs import Labels, LossOutputs, MapOutputs
 
 PROGRAMS, SPAN = 4, 1024
@@ -38,7 +38,7 @@ def run_one_program(kernel, arguments, constants, program):
 
 def run(kernel, *arguments, q):
     numbers = torch.zeros(1, together.NUMBERS_OF_PROGRAM, PROGRAMS).share_memory_()
-    constants = {"BETA": implementation.beta_of(q), "BLOCK": SPAN, "PROGRAMS": PROGRAMS}
+    constants = {"BETA": solving.beta_of(q), "BLOCK": SPAN, "PROGRAMS": PROGRAMS}
     context = multiprocessing.get_context("fork")
     given = kernel, (*arguments[:-1], numbers, arguments[-1]), constants
     processes = [context.Process(target=run_one_program, args=(*given, program)) for program in range(PROGRAMS)]
@@ -61,7 +61,7 @@ def errors(q, r, scale, classes=3000):
     y = torch.tensor([7]).share_memory_()
     p, gradient, loss, slopes = shared(1, classes), shared(1, classes), shared(1), shared(1, 3)
     states, tops = shared(1, 4, dtype=torch.float64), shared(1, dtype=torch.int32)
-    numbers = implementation.orders_of((q, r, 1.0), z)
+    numbers = solving.orders_of((q, r, 1.0), z)
     run(together.map_of_rows_together, z, MapOutputs(p, None, tops, None, None), numbers, classes, q=q)
     labels, out = Labels(y, -100, None), LossOutputs(loss, gradient, states, slopes)
     run(together.loss_of_rows_together, z, labels, out, numbers, classes, q=q)

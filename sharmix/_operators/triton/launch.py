@@ -12,13 +12,13 @@ _compiled: dict[Any, Any] = {}
 def launch(
     kernel: Any, grid: Sequence[int], arguments: Sequence[Any], options: dict[str, Any], **constants: Any
 ) -> None:
-    """kernel[grid](*arguments, **constants, **options), where the constants are the last parameters, in their order."""
+    """kernel[grid](*arguments, **constants, **options). The constants are the last parameters, in their order."""
     grid = (*grid, 1, 1)[:3]
     given = tuple(map(_kind, arguments))
     key = kernel.__name__, given, *constants.values(), *options.values()
     compiled = _compiled.get(key)
     if compiled is None:
-        _compiled[key] = kernel[grid](*arguments, **constants, **options)  # None from Triton's interpreter
+        _compiled[key] = kernel[grid](*arguments, *constants.values(), **options)  # None from Triton's interpreter
     else:
         compiled[grid](*arguments, *constants.values())
 

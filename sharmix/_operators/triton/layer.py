@@ -12,20 +12,19 @@ the same for all classes, so each gradient by it is a product of two vectors.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
 from sharmix._operators.orders import Orders
-from sharmix._operators.triton import equation, lists, products, rows
+from sharmix._operators.triton import lists, products, solving
+from sharmix._operators.triton.launch import launch
 from sharmix._operators.triton.outputs import Labels, LossOutputs
 from sharmix._operators.triton.supports import some_rows, supports_of
 
-_IN_REGISTERS = 32768  # classes of a row that one program can hold
 _BLOCK = 4096  # classes at a time, of a longer row and of a search
-_LANES = 2048
 _PIECE, _ROOMS = 256, 2  # entries of a class that one program sums: at least these, and the room of two rows
 _FEATURES = 256, 2048  # of one program that gathers rows of the weight, and of hidden
 _AT_ONCE = 8  # rows that a program gathers at the same time
@@ -92,7 +91,6 @@ class _DenseGradients:
         self.by_hidden = _float32(layer.hidden, *layer.hidden.shape) if wants_hidden else None
         self.by_weight = _float32(layer.hidden, *layer.weight.shape) if wants_weight else None
         self.by_bias = _float32(layer.hidden, len(layer.weight)).zero_() if wants_bias else None
-        self.orders, self.beta = _orders_for_kernels(layer.orders)
         self.counts: Tensor | None = None  # the numbers of errors of some rows
 
     def add(self, chunk: Chunk) -> None:
@@ -130,19 +128,10 @@ class _DenseGradients:
 
     def _loss_of_rows(self, chunk: Chunk, gradients: Tensor | None, left: Tensor | None) -> None:
         """Write the outputs of the rows that are left, or of all."""
-        number, classes = chunk.logits.shape
-        whole = classes <= _IN_REGISTERS
-        block = triton.next_power_of_2(classes) if whole else _BLOCK
-        warps = max(1, min(32 if whole else 16, block // 128))
         out = chunk.out._replace(gradients=gradients)
-        rows.loss_of_rows[(_programs(chunk.logits, warps),)](
-            chunk.logits, chunk.labels, out, self.orders, left, number, classes,
-            BETA=self.beta, BLOCK=block, WHOLE=whole, num_warps=warps,
-        )  # fmt: skip
-        # ROUGH ROWS: `loss_of_rows` passes over the rows for which `equation.is_smooth` is false, as orders on the
-        # device can make them. `rows_in_float64.loss_of_rows_in_float64` takes the same arguments, and belongs here.
+        solving.solve_rows_left(solving.LOSS, chunk.logits, (chunk.labels, out), self.layer.orders, left)
         if self.layer.smoothing and gradients is not None:  # logits of rows that are not left are read no more
-            own, counted = _targets(chunk.labels, classes)
+            own, counted = _targets(chunk.labels, chunk.logits.shape[1])
             gradients.scatter_add_(-1, own, (counted * self.layer.smoothing).to(gradients.dtype).unsqueeze(-1))
 
 
@@ -165,32 +154,30 @@ class _SparseGradients(_DenseGradients):
         some, logits, labels, out = chunk
         (number, classes), features, room = logits.shape, self.layer.hidden.shape[1], self.room
         here, left = lists.Lists(*(part[some] for part in self.lists)), self.left[some]
-        lanes = min(_LANES, triton.next_power_of_2(classes))
-        low = max(32, triton.next_power_of_2(triton.cdiv(classes, lanes))) - 1
-        limit = {"maxnreg": 80} if logits.is_cuda else {}  # so that three programs share a multiprocessor
-        lists.lists_of_lanes[(number,)](
-            logits, labels, out, here, self.orders, left, self.layer.smoothing, classes,
-            BETA=self.beta, BLOCK=lanes, LOW=low, ROOM=room, num_warps=max(1, lanes // 256), **limit,
-        )  # fmt: skip
+        orders, eight = solving.orders_of(self.layer.orders, logits), {"num_warps": 8}
+        arguments: tuple[Any, ...] = logits, labels, out, here, orders, left, self.layer.smoothing, classes
+        constants = {"BETA": solving.beta_of(self.layer.orders[0]), **solving.constants_of_lanes(classes), "ROOM": room}
+        launch(lists.lists_of_lanes, (number,), arguments, solving.OPTIONS_OF_LANES, **constants)
         self._loss_of_rows(chunk, logits, left)
-        programs, block = _programs(logits, 8), min(_BLOCK, triton.next_power_of_2(classes))
-        lists.lists_of_rows[(programs,)](logits, here, left, number, classes, BLOCK=block, ROOM=room, num_warps=8)
-        block = min(_LANES, triton.next_power_of_2(number))
-        lists.find_dense[(1,)](here.counts, self.dense, number, BLOCK=block, ROOM=room, num_warps=8)
+        programs, block = solving.programs_of(logits, 8), min(_BLOCK, triton.next_power_of_2(classes))
+        launch(lists.lists_of_rows, (programs,), (logits, here, left, number, classes), eight, BLOCK=block, ROOM=room)
+        block = min(_BLOCK, triton.next_power_of_2(number))
+        launch(lists.find_dense, (1,), (here.counts, self.dense, number), eight, BLOCK=block, ROOM=room)
         m, n, k = _TILES.get(logits.dtype, _TILES_OF_HALF)
-        tiles = {"M": m, "N": n, "K": k, "num_warps": 8, "num_stages": 3}
+        tiles, options = {"M": m, "N": n, "K": k}, {"num_warps": 8, "num_stages": 3}
         if self.by_hidden is not None:
             by_hidden, block = self.by_hidden[some], min(_FEATURES[0], triton.next_power_of_2(features))
-            products.hidden_of_lists[(number, triton.cdiv(features, block))](
-                here, self.layer.weight, by_hidden, features, BLOCK=block, AT_ONCE=_AT_ONCE, ROOM=room, num_warps=1
-            )
-            products.hidden_of_dense_rows[(triton.cdiv(features, n), triton.cdiv(number, m))](
-                logits, self.layer.weight, by_hidden, self.dense, classes, features, **tiles
-            )
+            constants = {"BLOCK": block, "AT_ONCE": _AT_ONCE, "ROOM": room}
+            grid = number, triton.cdiv(features, block)
+            arguments = here, self.layer.weight, by_hidden, features
+            launch(products.hidden_of_lists, grid, arguments, {"num_warps": 1}, **constants)
+            grid = triton.cdiv(features, n), triton.cdiv(number, m)
+            arguments = logits, self.layer.weight, by_hidden, self.dense, classes, features
+            launch(products.hidden_of_dense_rows, grid, arguments, options, **tiles)
         if self.by_weight is not None:
-            products.weight_of_dense_rows[(triton.cdiv(features, n), triton.cdiv(classes, m))](
-                logits, self.layer.hidden[some], self.sums, self.dense, classes, features, **tiles
-            )
+            grid = triton.cdiv(features, n), triton.cdiv(classes, m)
+            arguments = logits, self.layer.hidden[some], self.sums, self.dense, classes, features
+            launch(products.weight_of_dense_rows, grid, arguments, options, **tiles)
 
     def _finish_weight(self, by_weight: Tensor, constant: Tensor | None) -> None:
         (classes, features), hidden = self.layer.weight.shape, self.layer.hidden
@@ -205,14 +192,15 @@ class _SparseGradients(_DenseGradients):
         bias = None if self.by_bias is None else _float32(hidden, most)
         more = products.Sums(_float32(hidden, most, features), bias)
         block = min(_FEATURES[1], triton.next_power_of_2(features))
-        blocks, options = triton.cdiv(features, block), {"BLOCK": block, "num_warps": max(1, block // 256)}
-        products.weight_of_lists[(classes + most, blocks)](
-            self.lists, pieces, hidden, self.sums, more, constant, self.dense, classes, features,
-            SIZE=size, AT_ONCE=_AT_ONCE, ROOM=self.room, **options,
-        )  # fmt: skip
+        blocks, options = triton.cdiv(features, block), {"num_warps": max(1, block // 256)}
+        shape = classes, features
+        arguments: tuple[Any, ...] = self.lists, pieces, hidden, self.sums, more, constant, self.dense, *shape
+        constants = {"SIZE": size, "BLOCK": block, "AT_ONCE": _AT_ONCE, "ROOM": self.room}
+        launch(products.weight_of_lists, (classes + most, blocks), arguments, options, **constants)
         if most:
             of = torch.searchsorted(ends - numbers[1 : classes + 1], numbers[:most], right=True)
-            products.add_pieces[(most, blocks)](pieces, self.sums, more, of, classes, features, **options)
+            arguments = pieces, self.sums, more, of, classes, features
+            launch(products.add_pieces, (most, blocks), arguments, options, BLOCK=block)
 
 
 def _targets(labels: Labels, classes: int) -> tuple[Tensor, Tensor]:
@@ -237,20 +225,3 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, beta: int) -> None:
         torch.addmm(total, a.float(), b.float(), beta=beta, out=total)
     else:
         torch.addmm(total, a, b, torch.float32, beta=beta, out=total)
-
-
-def _orders_for_kernels(orders: Orders) -> tuple[equation.Orders, int]:
-    """The orders as kernels take them, and BETA."""
-    numbers = [0.0 if isinstance(order, Tensor) else order for order in orders]
-    places = [order if isinstance(order, Tensor) else None for order in orders]
-    beta = 1 / (numbers[0] - 1) if numbers[0] > 1 else 0.0
-    whole = round(beta) if beta < 5 else 0
-    beta_of_kernels = whole if whole <= 4 and abs(beta - whole) < 1e-9 else 0
-    return equation.Orders(*numbers, *places, step=0), beta_of_kernels
-
-
-def _programs(values: Tensor, warps: int) -> int:
-    """How many programs run at the same time, each of which takes one row after the other."""
-    if not values.is_cuda:
-        return 2
-    return torch.cuda.get_device_properties(values.device).multi_processor_count * max(1, 32 // warps)
