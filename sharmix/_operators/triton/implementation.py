@@ -107,15 +107,19 @@ def class_loss_backward(
     logits, targets, states, grad = (_readable(one) for one in (logits, targets, states, grad))
     by_logits = torch.empty_like(logits)
     count, classes = solving.shape_of(logits)
-    labels = Labels(targets, ignore_index, divisor if isinstance(divisor, Tensor) else None)
+    by_rows = grad.to(torch.promote_types(logits.dtype, torch.float32)), int(grad.dim() > 0)
+    labels = Labels(targets, ignore_index, divisor if isinstance(divisor, Tensor) else None, *by_rows)
     block = min(triton.next_power_of_2(classes), _WIDTH)
-    with torch.cuda.device_of(logits):
-        for constants in solving.passes(logits, orders):
-            own = solving.orders_of(orders, logits, constants["TYPE"])
-            arguments = logits, labels, states, grad, by_logits, own, classes, int(grad.dim() > 0)
-            grid = count, triton.cdiv(classes, block)
-            constants = {"BETA": solving.beta_of(orders[0]), "BLOCK": block, **constants}
-            launch(loss_parts.loss_backward, grid, arguments, {"num_warps": solving.warps_of(block, 4)}, **constants)
+    if solving.rows_in_need_of_float64(logits, orders) != "all":
+        with torch.cuda.device_of(logits):
+            arguments = logits, labels, states, by_logits, solving.orders_of(orders, logits), classes
+            options, constants = (
+                {"num_warps": solving.warps_of(block, 4)},
+                {"BETA": solving.beta_of(orders[0]), "BLOCK": block},
+            )
+            launch(loss_parts.loss_backward, (count, triton.cdiv(classes, block)), arguments, options, **constants)
+    out = LossOutputs(_wide(logits, count), by_logits, None, None)  # a state of four numbers does not hold a steep p
+    solving.solve_in_float64(solving.LOSS, logits, (labels, out), orders)
     return by_logits
 
 

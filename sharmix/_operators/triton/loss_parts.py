@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from sharmix._operators.triton import equation, outputs
+from sharmix._operators.triton.rows import loaded
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -58,19 +59,21 @@ def scale_unless_one(gradients, factor, count, BLOCK: tl.constexpr):
 
 @triton.jit
 def loss_backward(
-    logits, labels, states, grads, by_logits, orders, classes, grad_step,
-    BETA: tl.constexpr, BLOCK: tl.constexpr, TYPE: tl.constexpr, ROUGH: tl.constexpr,
+    logits, labels, states, by_logits, orders, classes,
+    BETA: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Writes g (p − y)/divisor from the states of rows; g is `grads` at row · grad_step."""
+    """Writes the gradient of the smooth rows from their states."""
     index, place = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    if equation.is_mine(orders, index, TYPE, ROUGH):
+    if equation.is_smooth(orders, index):
         start = tl.cast(index, tl.int64) * classes
         target, counted, _, factor = outputs.target_of(labels, index, classes)
-        _, _, _, _, power = equation.orders_of(orders, index, classes, TYPE)
-        largest, temperature = tl.load(states + index * 4).to(TYPE), tl.load(states + index * 4 + 1).to(TYPE)
-        scale, total = tl.load(states + index * 4 + 2).to(TYPE), tl.load(states + index * 4 + 3).to(TYPE)
-        z = tl.load(logits + start + place, mask=place < classes, other=-float("inf")).to(TYPE)
-        p = equation.probabilities((z - largest) / temperature, scale, total, power, BETA)
-        error = (p - tl.where(place == target, 1.0, 0.0)) * (tl.load(grads + index * grad_step).to(TYPE) * factor)
-        error = tl.where(counted, error, 0.0)
+        _, _, _, _, power = equation.orders_of(orders, index, classes, tl.float32)
+        largest, temperature = (
+            tl.load(states + index * 4).to(tl.float32),
+            tl.load(states + index * 4 + 1).to(tl.float32),
+        )
+        scale, total = tl.load(states + index * 4 + 2).to(tl.float32), tl.load(states + index * 4 + 3).to(tl.float32)
+        x = (loaded(logits + start, place, classes) - largest) / temperature
+        p = equation.probabilities(x, scale, total, power, BETA)
+        error = tl.where(counted, (p - tl.where(place == target, 1.0, 0.0)) * factor, 0.0)
         tl.store(by_logits + start + place, error.to(by_logits.dtype.element_ty), mask=place < classes)

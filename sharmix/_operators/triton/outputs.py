@@ -22,11 +22,16 @@ class MapOutputs(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Class indices, the index of rows that do not count, and where the gradient's divisor is; None stands for 1."""
+    """Class indices, and the index of rows that do not count; the divisor of the gradient, and its factors.
+
+    The divisor is one number, and the factor of row i is at i · step. None stands for 1.
+    """
 
     targets: Any
     ignored: int
     divisor: Any
+    factors: Any = None
+    step: int = 0
 
 
 class LossOutputs(NamedTuple):
@@ -56,10 +61,14 @@ def write_map(out, index, solution, largest, top):
 
 @triton.jit
 def target_of(labels, index, classes):
-    """The target, whether its row counts, whether it is a class, and the factor of the gradient."""
+    """The target, whether its row counts, whether it is a class, and what multiplies the gradient."""
     target = tl.load(labels.targets + index)
     is_class = (target >= 0) & (target < classes)
-    factor = 1.0 if labels.divisor is None else 1 / tl.load(labels.divisor)
+    factor = tl.full([], 1, tl.float32)
+    if labels.divisor is not None:
+        factor = 1 / tl.load(labels.divisor)
+    if labels.factors is not None:
+        factor = factor * tl.load(labels.factors + index * labels.step)
     return target, target != labels.ignored, is_class, factor
 
 
@@ -81,7 +90,8 @@ def write_loss(out, index, solution, largest, own, is_class, renyi_slope, q, r, 
         tl.store(out.states + index * 4, largest.to(tl.float64))
         tl.store(out.states + index * 4 + 1, temperature.to(tl.float64))
         tl.store(out.states + index * 4 + 2, solution.scale.to(tl.float64))
-        tl.store(out.states + index * 4 + 3, solution.total.to(tl.float64))
+        total = tl.where(is_class, solution.total, float("nan"))
+        tl.store(out.states + index * 4 + 3, total.to(tl.float64))
     if out.slopes is not None:
         by_q, by_r, by_temperature = equation.slopes_of_loss(renyi_slope, solution.renyi, q, r, temperature)
         tl.store(out.slopes + index * 3, by_q.to(out.slopes.dtype.element_ty))

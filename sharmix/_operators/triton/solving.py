@@ -70,29 +70,43 @@ def solve_rows(kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: O
             left = logits.new_empty(count, dtype=torch.int32)
             constants |= constants_of_lanes(classes) | ({"ROOM": ROOM} if kernels is MAP else {})
             launch(kernels.lanes, (count,), (*before, left, classes), OPTIONS_OF_LANES, **constants)
-        solve_rows_left(kernels, logits, given, orders, left, in_float32=way != "together")
+        if way in ("rows", "lanes"):
+            _solve_in_rows(kernels, logits, given, orders, left)
+    solve_in_float64(kernels, logits, given, orders)
 
 
 def solve_rows_left(
-    kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: Orders, left: Tensor | None, in_float32: bool = True
+    kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: Orders, left: Tensor | None
 ) -> None:
-    """Solve the rows that `lanes` left, or where that is None all rows, and those that need float64."""
-    (count, classes), in_float64 = shape_of(logits), rows_in_need_of_float64(logits, orders)
-    if in_float32 and in_float64 != "all":
-        if classes <= _WHOLE:
-            block = triton.next_power_of_2(classes)
-            warps = warps_of(block, 4 if block <= SHORT else 16)
-        else:
-            block, warps = _BLOCK, warps_of(_BLOCK, 8)
-        programs = count if left is None else min(count, programs_of(logits, warps))
-        arguments = logits, *given, orders_of(orders, logits), left, count, classes
-        constants = {"BETA": beta_of(orders[0]), "BLOCK": block, "WHOLE": classes <= _WHOLE}
-        launch(kernels.rows, (programs,), arguments, {"num_warps": warps}, **constants)
-    if in_float64 != "none":
+    """Solve the rows that kernels like those of `lanes` left, or where that is None all rows, in one program each."""
+    if rows_in_need_of_float64(logits, orders) != "all":
+        with torch.cuda.device_of(logits):
+            _solve_in_rows(kernels, logits, given, orders, left)
+    solve_in_float64(kernels, logits, given, orders)
+
+
+def _solve_in_rows(kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: Orders, left: Tensor | None) -> None:
+    count, classes = shape_of(logits)
+    if classes <= _WHOLE:
+        block = triton.next_power_of_2(classes)
+        warps = warps_of(block, 4 if block <= SHORT else 16)
+    else:
+        block, warps = _BLOCK, warps_of(_BLOCK, 8)
+    programs = count if left is None else min(count, programs_of(logits, warps))
+    arguments = logits, *given, orders_of(orders, logits), left, count, classes
+    constants = {"BETA": beta_of(orders[0]), "BLOCK": block, "WHOLE": classes <= _WHOLE}
+    launch(kernels.rows, (programs,), arguments, {"num_warps": warps}, **constants)
+
+
+def solve_in_float64(kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: Orders) -> None:
+    """Solve the rows that need float64."""
+    (count, classes), needed = shape_of(logits), rows_in_need_of_float64(logits, orders)
+    if needed != "none":
         arguments = logits, *given, orders_of(orders, logits, tl.float64), count, classes
         block = min(triton.next_power_of_2(classes), _WIDE_BLOCK)
-        options, constants = {"num_warps": warps_of(block, 4)}, {"BLOCK": block, "ROUGH": in_float64 == "rough"}
-        launch(kernels.in_float64, (count,), arguments, options, **constants)
+        options, constants = {"num_warps": warps_of(block, 4)}, {"BLOCK": block, "ROUGH": needed == "rough"}
+        with torch.cuda.device_of(logits):
+            launch(kernels.in_float64, (count,), arguments, options, **constants)
 
 
 def constants_of_lanes(classes: int) -> dict[str, int]:
