@@ -7,7 +7,7 @@ the same quantities are written with the entropies of p and of its escort distri
     tᵢ = log pᵢ + R_q          ρᵢ = (e^{δtᵢ} − 1)/δ                        Q  = Σ ṽᵢρᵢ
 
 and none of them loses digits as q → 1. The operations are differentiable, so second derivatives follow. The kernels
-compute the first derivatives themselves, in csrc/gradients.h and _operators/cuda.py.
+compute the first derivatives themselves, in csrc/gradients.h and _operators/triton/.
 """
 
 import torch

@@ -12,7 +12,7 @@ import torch
 import sharmix
 from sharmix import _arguments, functional
 from sharmix._operators import backend, cpu
-from sharmix._operators.triton import implementation, solving
+from sharmix._operators.triton import implementation, solving, supports
 from tests.sharmix import accuracy, doors
 from tests.sharmix.cases import assert_errors_within, every_case
 from tests.sharmix.interpreter import INTERPRETED, patch_the_language_once_a_launch  # noqa: F401 (a fixture)
@@ -302,3 +302,24 @@ def test_the_host_waits_for_no_map_or_loss():
             doors.value_and_gradient(door, z)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@on_a_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_output_layer_with_sparse_products_has_the_gradients_of_dense_ones(dtype):
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (
+        torch.randn(rows, 256, generator=generator).to(DEVICE, dtype).requires_grad_() for rows in (512, 32_000)
+    )
+    y, layer = torch.arange(512, device=DEVICE), (hidden, weight)
+    hidden.data *= 4 / 16  # logits have about the scale 4
+    hidden.data[::16] *= 0.01  # dense rows, which have no list
+    for _ in range(2):  # the first step tells the second that most rows are sparse
+        found = torch.autograd.grad(sharmix.linear_fenchel_young_loss(*layer, None, y), layer)
+        torch.cuda.synchronize()
+    assert supports.supports_of(weight).room(32_000)
+    with sharmix.plain_torch():
+        loss = sharmix.fenchel_young_loss(torch.nn.functional.linear(hidden, weight).double(), y)
+        expected = torch.autograd.grad(loss, layer)
+    for one, true in zip(found, expected, strict=True):
+        assert (one - true).abs().max() <= (1e-5 if dtype == torch.float32 else 2e-2) * true.abs().max()
