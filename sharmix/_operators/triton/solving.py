@@ -158,7 +158,8 @@ def orders_of(orders: Orders, values: Tensor, dtype: tl.dtype = tl.float32) -> e
     if step:
         count, _ = shape_of(values)
         at = [None if order is None else order.reshape(-1).expand(count).contiguous() for order in at]
-    return equation.Orders(*numbers, *at, step=step)
+    (q, r, temperature), (q_at, r_at, temperature_at) = numbers, at
+    return equation.Orders(q, r, temperature, q_at, r_at, temperature_at, step)
 
 
 def beta_of(q: float | Tensor) -> int:
