@@ -265,7 +265,7 @@ class _LayerGradients:
         error = error.to(self.weight.dtype)
         # A few rows can show that a chunk is dense. Only the whole chunk can show that it is sparse, which it must be
         # before its nonzero places are listed. On a GPU the host would wait for each of these counts.
-        if error.is_cuda or any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
+        if not error.is_cpu or any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
             if self.by_hidden is not None:
                 self.by_hidden[some] = error @ self.weight
             if self.by_weight is None and self.wants_weight:

@@ -10,17 +10,21 @@ from torch import Tensor
 
 from sharmix._arguments import Order, checked_number, checked_values
 
-Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
+Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or [rows, 1] in `solving_dtype`
 Slopes = Tensor | tuple[Tensor, ...] | None  # by q, r and T₀: of each row, [..., 3]; or three sums over the rows
 
 _LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
-_CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
+_CONCAVITY_TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}  # a rounded r = 2 − 1/q counts as concave
+_WITHOUT_FLOAT64 = ("mps",)  # the types of devices that have no float64: the GPU of a Mac
+
+
+def solving_dtype(device: torch.device) -> torch.dtype:
+    """The dtype in which plain torch solves on a device: float64, or float32 where the device has no float64."""
+    return torch.float32 if device.type in _WITHOUT_FLOAT64 else torch.float64
 
 
 def checked_orders(logits: Tensor, orders: tuple[Order, Order, Order], nonconcave: str = "global") -> Orders:
     """Checked q, r and T₀, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
-    if logits.is_mps:
-        raise TypeError("sharmix needs float64, which torch lacks on mps; move the logits to the CPU: logits.cpu()")
     if are_numbers(orders):
         return _checked_numbers(*orders, logits.shape[-1], nonconcave)
     q, r, temperature = orders
@@ -52,7 +56,8 @@ def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
     if isinstance(order, Tensor):
         if order.numel() != 1:
             rows = *logits.shape[:-1], 1
-            return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous().resolve_neg()
+            values = checked_values(order, name).to(solving_dtype(logits.device))
+            return values.expand(rows).reshape(-1, 1).contiguous().resolve_neg()
         order = float(order.item())
     return order if 1 <= order <= 2 else checked_number(order, name)  # values from 1 to 2 are allowed for every order
 
@@ -70,17 +75,18 @@ def _refuse_steep(r: float | Tensor, classes: int) -> None:
 def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) -> None:
     if nonconcave != "error":
         raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
-    orders = [torch.as_tensor(order, dtype=torch.float64, device="cpu") for order in (q, r)]
-    outside = ~is_concave(*orders)
-    if outside.any():
-        q_value, r_value = (order.expand(outside.shape)[outside][0].item() for order in orders)
+    concave = torch.as_tensor(is_concave(q, r))
+    if not concave.all():
+        q_value, r_value = (order[~concave][0].item() if isinstance(order, Tensor) else order for order in (q, r))
         region = f"outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, where the map may jump"
         raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) lies {region}")
 
 
 def is_concave(q: float | Tensor, r: float | Tensor) -> Any:
     """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (docs/math.md, section 3)."""
-    return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
+    distance = r - (2 - 1 / q)
+    dtype = distance.dtype if isinstance(distance, Tensor) else torch.float64
+    return distance >= -_CONCAVITY_TOLERANCE[dtype]
 
 
 def largest(order: float | Tensor) -> float:
@@ -88,10 +94,9 @@ def largest(order: float | Tensor) -> float:
 
 
 def columns(orders: Orders, rows: Tensor) -> list[Tensor]:
-    """Each order as float64 [rows, 1] on the device of the rows."""
+    """Each order as [rows, 1] on the device of the rows, in its `solving_dtype`."""
+    dtype = solving_dtype(rows.device)
     return [
-        order.to(rows.device)
-        if isinstance(order, Tensor)
-        else rows.new_full((len(rows), 1), order, dtype=torch.float64)
+        order.to(rows.device) if isinstance(order, Tensor) else rows.new_full((len(rows), 1), order, dtype=dtype)
         for order in orders
     ]
