@@ -129,13 +129,20 @@ def comparable_record(tools: dict[str, str]) -> dict[str, Any]:
 def write(tools: dict[str, str], counts: dict[str, int]) -> None:
     """Write the record: counts, and where they come from."""
     record: dict[str, Any] = {
-        "commit": _output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip(),
-        "dirty": bool(_output("git", "-C", str(ROOT), "status", "--porcelain", "--", *KERNEL)),
+        **origin(*KERNEL),
         "flags": shlex.join(kernel_flags()),
         "toolchain": tools,
         "instructions": counts,
     }
     write_atomically(RECORD, yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=1000))
+
+
+def origin(*files: str) -> dict[str, Any]:
+    """The commit, and whether these files differ from it."""
+    return {
+        "commit": _output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip(),
+        "dirty": bool(_output("git", "-C", str(ROOT), "status", "--porcelain", "--", *files)),
+    }
 
 
 def _output(*command: str) -> str:

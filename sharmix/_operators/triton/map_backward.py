@@ -48,16 +48,17 @@ def map_backward(
         row = (given.probabilities + start, given.grads + start, by_logits + start)
         own = None if slopes is None else slopes + index * 3
         scalars = equation.orders_of(orders, index, classes, TYPE)
-        count = tl.full([], -1, tl.int32)
-        if given.counts is not None:
-            count = tl.load(given.counts + index)
         largest, origin = _at_largest(given, row, index, classes, BLOCK, TYPE)
-        if count >= 0:
-            _from_list(
-                row, given.support + index * ROOM, count, own, largest, origin, scalars, classes, BETA, BLOCK, ROOM
-            )
-        else:
+        if given.support is None:
             _from_row(row, own, largest, origin, scalars, classes, BETA, BLOCK)
+        else:
+            count = tl.load(given.counts + index)
+            if count >= 0:
+                _from_list(
+                    row, given.support + index * ROOM, count, own, largest, origin, scalars, classes, BETA, BLOCK, ROOM
+                )
+            else:
+                _from_row(row, own, largest, origin, scalars, classes, BETA, BLOCK)
 
 
 @triton.jit
