@@ -136,5 +136,8 @@ def _weighted_error(p: Tensor, indices: Tensor, counted: Tensor, weights: Tensor
 
 def shaped(orders: Orders, values: Tensor) -> list[float | Tensor]:
     """Each order for values [..., classes]: a number, whose differences keep all digits in Python, or [..., 1]."""
-    rows = *values.shape[:-1], 1
-    return [order.to(values.device).reshape(rows) if isinstance(order, Tensor) else order for order in orders]
+    of_rows = columns(orders, values.reshape(-1, values.shape[-1]))
+    shape = *values.shape[:-1], 1
+    return [
+        one.reshape(shape) if isinstance(order, Tensor) else order for order, one in zip(orders, of_rows, strict=True)
+    ]

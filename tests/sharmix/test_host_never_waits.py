@@ -83,7 +83,7 @@ def read_nothing(monkeypatch):
             monkeypatch.setattr(module, "may_read", lambda values: False)
 
 
-@pytest.fixture(params=[*WAYS[:2], *(pytest.param(way, marks=pytest.mark.medium) for way in WAYS[2:])], ids=" on ".join)
+@pytest.fixture(params=[*WAYS[:2], *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS[2:])], ids=" on ".join)
 def device(request, monkeypatch):
     way, place = request.param
     for module in (backend, torch_operators):
@@ -249,7 +249,7 @@ def test_the_checked_mode_reads_values(monkeypatch):
         sharmix.fenchel_young_loss(logits("cuda"), labels("cuda"), label_smoothing=0.1)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SHARMIX_CHECK", "CUDA_LAUNCH_BLOCKING"])
 def test_the_environment_chooses_the_checked_mode(name):
     for value in ("0", "1"):

@@ -193,7 +193,7 @@ def test_second_derivatives(way):
     check(solved(way, curvature, z), curvature(z.double()))
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_errors_of_rows_of_all_sizes():
     """The goal holds for q ≤ 2 and r ≤ 2 in the concave region.
 
@@ -222,6 +222,7 @@ def test_errors_of_rows_of_all_sizes():
         assert_errors_within(errors, goal)
 
 
+@pytest.mark.slow
 def test_thousands_of_ties_beside_one_class():
     """The rounding errors of all of them add up where they have just joined the support."""
     errors = {}
