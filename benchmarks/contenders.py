@@ -1,6 +1,7 @@
-"""The maps, losses and output layers that are timed beside each other: torch's, ours, and those of other packages.
+"""The maps, losses, output layers and attentions that are timed beside each other: torch's, ours, other packages'.
 
-A map is a function of logits, a loss of logits and targets, a layer of hidden states, weight and targets.
+A map is a function of logits, a loss of logits and targets, a layer of hidden states, weight and targets, a causal
+attention of queries, keys and values.
 """
 
 from collections.abc import Callable
@@ -12,21 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 
 import sharmix
 
-BASELINES = {"map": "softmax", "loss": "cross-entropy", "layer": "linear + cross-entropy"}
+BASELINES = {"map": "softmax", "loss": "cross-entropy", "layer": "linear + cross-entropy", "attention": "softmax"}
 FIXED, LEARNED = "SharMiX (1.25, 1.5)", "SharMiX learned"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One map, loss or output layer.
+    """One map, loss, output layer or attention.
 
     Attributes:
         name: in tables and figures.
-        kind: `map`, `loss` or `layer`.
+        kind: `map`, `loss`, `layer` or `attention`.
         source: the package that has it, by its name in pip; `floor` for an operation that shows the least time.
         load: imports the package, and returns the function.
         parameters: learned tensors that get gradients too.
@@ -86,6 +87,7 @@ def _torch() -> list[Contender]:
         Contender("linear + cross-entropy", "layer", "torch", lambda: lambda h, w, y: cross_entropy(linear(h, w), y)),
         Contender("linear_cross_entropy", "layer", "torch", lambda: functional.linear_cross_entropy),
         Contender("linear_cross_entropy, chunked", "layer", "torch", _chunked),
+        Contender("softmax", "attention", "torch", lambda: partial(scaled_dot_product_attention, is_causal=True)),
     ]
 
 
@@ -119,11 +121,19 @@ def _ours(device: torch.device) -> list[Contender]:
         Contender("linear_fenchel_young_loss (1, 1)", "layer", "sharmix", lambda: partial(_fused_layer, q=1.0, r=1.0)),
         Contender("linear + SharMiX (1.25, 1.5)", "layer", "sharmix", lambda: layer),
         Contender("linear_fenchel_young_loss (1.25, 1.5)", "layer", "sharmix", lambda: _fused_layer),
+        *[
+            Contender(name, "attention", "sharmix", lambda act=activations[name]: partial(_attention, act))
+            for name in (FIXED, "1.5-entmax")
+        ],
     ]
 
 
 def _fused_layer(hidden: Tensor, weight: Tensor, targets: Tensor, q: float = 1.25, r: float = 1.5) -> Tensor:
     return sharmix.linear_fenchel_young_loss(hidden, weight, None, targets, q, r)
+
+
+def _attention(activation: sharmix.Activation, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return sharmix.attention(query, key, value, activation, is_causal=True)
 
 
 def _entmax() -> list[Contender]:
@@ -149,14 +159,22 @@ def _gpu_packages() -> list[Contender]:
         loss = liger().LigerFusedLinearCrossEntropyLoss()
         return lambda hidden, weight, targets: loss(weight, hidden, targets)
 
-    cut = partial(import_module, "cut_cross_entropy")
+    def quack_layer() -> Callable[..., Tensor]:
+        return import_module("quack.linear_cross_entropy").chunked_linear_cross_entropy
+
+    cut, splash, quack = (partial(import_module, name) for name in ("cut_cross_entropy", "adasplash", "quack"))
+    # By default adasplash takes two steps, one in attention, which leaves dense rows unsolved.
     return [
-        Contender("1.5-entmax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_entmax15),
-        Contender("sparsemax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_sparsemax),
+        Contender("1.5-entmax (adasplash)", "map", "adasplash", lambda: partial(splash().triton_entmax15, n_iter=4)),
+        Contender("sparsemax (adasplash)", "map", "adasplash", lambda: partial(splash().triton_sparsemax, n_iter=8)),
         Contender("sparsemax (Liger)", "map", "liger-kernel", lambda: liger().LigerSparsemax()),
+        Contender("softmax (quack)", "map", "quack-kernels", lambda: quack().softmax),
         Contender("cross-entropy (Liger)", "loss", "liger-kernel", lambda: liger().LigerCrossEntropyLoss()),
+        Contender("cross-entropy (quack)", "loss", "quack-kernels", lambda: quack().cross_entropy),
         Contender("fused linear cross-entropy (Liger)", "layer", "liger-kernel", liger_layer),
         Contender("cut cross-entropy", "layer", "cut-cross-entropy", lambda: cut().linear_cross_entropy),
+        Contender("chunked cross-entropy (quack)", "layer", "quack-kernels", quack_layer),
+        Contender("1.5-entmax (adasplash)", "attention", "adasplash", lambda: partial(splash().adasplash, niter=4)),
     ]
 
 
@@ -184,3 +202,16 @@ def layer_inputs(
     weight *= scale / features**0.5
     targets = torch.randint(classes, (rows,), generator=generator, device=device)
     return {"layer": ((hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_(), targets), None)}
+
+
+def attention_inputs(
+    heads: int, length: int, features: int, scale: float, dtype: torch.dtype, seed: int, device: str = "cpu"
+) -> Inputs:
+    """Queries, keys and values of one sequence that want gradients, and the gradient of the output.
+
+    Scores have about the scale.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+    drawn = torch.randn(4, 1, heads, length, features, generator=generator, device=device)
+    query, key, value, grad = (drawn * torch.tensor([scale, 1, 1, 1], device=device).reshape(4, 1, 1, 1, 1)).to(dtype)
+    return {"attention": (tuple(one.requires_grad_() for one in (query, key, value)), grad)}

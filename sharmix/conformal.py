@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import checked_number, classes_last
-from sharmix._operators.orders import checked_orders, is_concave
+from sharmix._operators.orders import checked_orders, is_concave, solving_dtype
 from sharmix._targets import check_targets, label_error, outside_classes
 
 __all__ = ["SupportPredictor", "support_scores"]
@@ -25,8 +25,9 @@ __all__ = ["SupportPredictor", "support_scores"]
 _HELD = 2**14  # logits in one part of the computation; they and all intermediate results fit into a cache
 _TOGETHER = 4  # classes of a sorted row that one step compares with all classes before them
 _MOST_POWER = 8  # 1/(q − 1) up to which sums by moments are faster than sums over pairs of classes
-_LEAST_GAP = 1e-300  # the divisor in place of 0
-_MARGIN = 1e-7  # relative; it keeps the class that decides the temperature in the map's support in float64
+_LEAST_GAP = {torch.float64: 1e-300, torch.float32: 1e-37}  # the divisor in place of 0
+# Relative; it keeps the class that decides the temperature in the map's support.
+_MARGIN = {torch.float64: 1e-7, torch.float32: 1e-5}
 _LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
 _MOST_SHOWN = 5  # classes that a warning lists
 
@@ -98,8 +99,8 @@ class SupportPredictor:
 
     Attributes:
         temperature: the fitted temperature, a float64 tensor [], or [classes] after a calibration for each class; never
-            below 1.2e-38. If there are too few calibration examples for the coverage, it is ∞, which the map itself
-            does not allow, and the sets hold all classes.
+            below 1.2e-38. It is float32 on a device without float64. If there are too few calibration examples for the
+            coverage, it is ∞, which the map itself does not allow, and the sets hold all classes.
 
     Shape:
         logits (..., C), C classes; labels (...); sets (..., C).
@@ -122,7 +123,10 @@ class SupportPredictor:
         _check_orders(self.q, self.r)
         self.q, self.r = float(self.q), float(self.r)  # torch.load raises for NumPy's numbers
         if self.temperature is not None:
-            self.temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
+            given = self.temperature
+            if not isinstance(given, Tensor):
+                given = torch.tensor(given, dtype=torch.float64, device="cpu")
+            self.temperature = given.to(solving_dtype(given.device))
             if not (self.temperature > 0).all():
                 raise ValueError(f"temperature={self.temperature.tolist()} is not allowed; it must be > 0")
 
@@ -180,16 +184,16 @@ class SupportPredictor:
         if self.temperature is None:
             raise RuntimeError("SupportPredictor has no temperature yet; call calibrate(logits, labels) first")
         gaps = self._finite_gaps(logits)
-        temperature = self.temperature.to(gaps.device)
+        temperature = self.temperature.to(gaps)
         if temperature.dim() == 0:
             return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
         if temperature.shape != logits.shape[-1:]:
             shapes = f"{tuple(logits.shape)} do not fit temperatures of shape {tuple(temperature.shape)}"
             raise ValueError(f"logits of shape {shapes}; allowed are one temperature, or one for each class")
-        return support_scores(logits.double(), None, self.q, self.r) <= temperature
+        return support_scores(logits.to(gaps.dtype), None, self.q, self.r) <= temperature
 
     def _finite_gaps(self, logits: Tensor) -> Tensor:
-        """The gaps Δ, float64 [rows, classes]; ValueError if a row has no largest finite logit."""
+        """The gaps Δ, [rows, classes]; ValueError if a row has no largest finite logit."""
         gaps = _gaps(logits, self.q, self.r)
         if (unreadable := gaps.isnan().any(-1)).any():
             raise ValueError(f"row {int(unreadable.nonzero()[0])} of the logits has no largest finite logit")
@@ -221,7 +225,7 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
 
 
 def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
-    """The gap between the largest logit of a row and each logit, float64 [rows, classes].
+    """The gap between the largest logit of a row and each logit, [rows, classes] in the `solving_dtype`.
 
     The gaps of a row whose largest logit is not finite are NaN.
     """
@@ -230,7 +234,7 @@ def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
     if not z.shape[-1]:
         raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")
     checked_orders(z, (float(q), float(r), 1.0))
-    z = z.reshape(-1, z.shape[-1]).double()
+    z = z.reshape(-1, z.shape[-1]).to(solving_dtype(z.device))
     largest = z.amax(-1, keepdim=True)
     return torch.where(largest.isfinite(), largest - z, torch.nan)
 
@@ -274,7 +278,7 @@ def _sums_by_pairs(ordered: Tensor, q: float) -> tuple[Tensor, Tensor]:
 
 def _sums(gaps: Tensor, own: Tensor, q: float) -> tuple[Tensor, Tensor]:
     """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k over the first dimension of the gaps, for classes k whose gaps are `own`, shaped like it."""
-    negated = (gaps / own.clamp_min(_LEAST_GAP).neg()).clamp_min_(-1)
+    negated = (gaps / own.clamp_min(_LEAST_GAP[own.dtype]).neg()).clamp_min_(-1)
     weights = negated.log1p().mul_(1 / (q - 1) / math.log(2)).exp2_()  # twice as fast as exp
     return weights.sum(0), negated.mul_(weights).sum(0).neg_()
 
@@ -289,7 +293,7 @@ def _sums_by_moments(ordered: Tensor, power: int) -> tuple[Tensor, Tensor]:
     moments[0] = 1
     width, classes = 1, ordered.shape[-1]
     while width < classes:
-        ratio = ordered[:, :-width] / ordered[:, width:].clamp_min(_LEAST_GAP)
+        ratio = ordered[:, :-width] / ordered[:, width:].clamp_min(_LEAST_GAP[ordered.dtype])
         shifted = moments[..., :-width]
         carried = [shifted[0]]
         for _ in range(power + 1):
@@ -324,7 +328,8 @@ def _quantile(scores: Tensor, coverage: Fraction) -> Tensor:
     It is enlarged because the scores of equal rows in a small and in a large batch can differ in their last bits.
     """
     rank = _rank(scores, coverage)
-    return scores.kthvalue(rank).values * (1 + _MARGIN) if rank <= len(scores) else scores.new_full((), torch.inf)
+    margin = _MARGIN[scores.dtype]
+    return scores.kthvalue(rank).values * (1 + margin) if rank <= len(scores) else scores.new_full((), torch.inf)
 
 
 def _rank(scores: Tensor, coverage: Fraction) -> int:

@@ -24,6 +24,7 @@ from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import alpha_relu as alpha_relu_operators
 from sharmix._operators import autograd
 from sharmix._operators.backend import backend
+from sharmix._operators.orders import solving_dtype
 
 Nonconcave = Literal["global", "error"]
 MaskedRows = Literal["nan", "zeros"]
@@ -152,9 +153,9 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
 
 
 def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
-    """(q, r, T₀) of α-normmax, in float64: a rounded r could be below 2 − 1/q, where the objective is not concave."""
+    """(q, r, T₀) of α-normmax, float64 where the device has it: a rounded r could be below 2 − 1/q, and not concave."""
     order = checked(alpha, "alpha of normmax")
-    order = order.double() if isinstance(order, Tensor) else order
+    order = order.to(solving_dtype(order.device)) if isinstance(order, Tensor) else order
     return order, 2 - 1 / order, order - 1
 
 

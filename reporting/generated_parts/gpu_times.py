@@ -1,4 +1,4 @@
-"""Times on a GPU, from results/benchmarks/gpu_maps.csv and gpu_layers.csv, which `make gpu` wrote."""
+"""Times on a GPU, from results/benchmarks/gpu_PART.csv, which `make gpu` wrote."""
 
 from collections.abc import Hashable
 from pathlib import Path
@@ -10,33 +10,40 @@ from reporting.text.markdown import narrow, paragraph
 
 
 def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:
-    """A table of each kind of contender: time relative to the first, torch's own, in a column for each size.
+    """A table of a part of `make gpu`: time relative to the first contender, torch's own, in a column for each size.
 
-    `part` is `maps` or `layers`. For layers each cell has the memory that a step allocates, too.
+    For layers and attention each cell has the memory that a step allocates, too. The last row is the bound, where it
+    was recorded.
     """
-    rows = pd.read_csv(root / f"results/benchmarks/gpu_{part}.csv")
+    path = root / f"results/benchmarks/gpu_{part}.csv"
+    if not path.exists():
+        return f"Not yet measured: `make gpu` writes {path.relative_to(root)}."
+    rows = pd.read_csv(path)
     rows["size"] = [_size(row) for row in rows.to_dict("records")]
     measured = rows.dropna(subset=["median_ratio"])
-    tables = [_table(kind, measured[measured["kind"] == kind]) for kind in measured["kind"].unique()]
     about, commits = rows.iloc[0], " and ".join(commit[:12] for commit in rows["commit"].unique())
     origin = (
         "Forward and backward: the median of rounds, with the lowest and the highest. A slow contender is called "
         f"three times, and the fastest call counts. {about['gpu']}; torch {about['torch']}, triton {about['triton']}; "
         f"commit {commits}. Repeat: `make gpu`."
     )
-    return "\n\n".join([*tables, paragraph(origin)])
+    return f"{_table(measured)}\n\n{paragraph(origin)}"
 
 
 def _size(row: dict[Hashable, Any]) -> str:
-    sides = [f"{row[name]:,}" for name in ("rows", "features", "classes") if name in row]
+    sides = [f"{row[name]:,}" for name in ("heads", "rows", "length", "features", "classes") if name in row]
     return f"{' × '.join(sides)}, {row['dtype']}, scale {row['scale']:g}"
 
 
-def _table(kind: str, rows: pd.DataFrame) -> str:
+def _table(rows: pd.DataFrame) -> str:
     cells = rows.assign(cell=[_cell(row) for row in rows.to_dict("records")])
     shown = cells.pivot(index="contender", columns="size", values="cell")
     shown = shown.loc[rows["contender"].unique(), rows["size"].unique()].fillna("–")
-    shown.index.name = f"{kind}, relative to {rows['contender'].iloc[0]}"
+    if "bound_microseconds" in rows:
+        first = rows.drop_duplicates("size").set_index("size")
+        bounds = first["bound_microseconds"] / first["median_microseconds"]
+        shown.loc["bound"] = [f"{bounds[size]:.2f}" for size in shown]
+    shown.index.name = f"{rows['kind'].iloc[0]}, relative to {rows['contender'].iloc[0]}"
     return narrow(shown.reset_index())
 
 
@@ -44,5 +51,5 @@ def _cell(row: dict[Hashable, Any]) -> str:
     median, lowest, highest = (
         f"{row[f'{name}_ratio']:,.{0 if row['median_ratio'] >= 20 else 1}f}" for name in ("median", "lowest", "highest")
     )
-    memory = f", {row['memory_mib']:,.0f} MiB" if row["kind"] == "layer" else ""
+    memory = f", {row['memory_mib']:,.0f} MiB" if row["kind"] in ("layer", "attention") else ""
     return f"{median} ({lowest}–{highest}){memory}"

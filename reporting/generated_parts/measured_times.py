@@ -30,8 +30,8 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
     lines = {
         "loss": "A **cheap loss over a large vocabulary**: where few logits are near the largest, loss and gradient "
         f"take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one CPU core, for 512 × 32,000 logits "
-        f"{measured}; on a GPU they take longer than cross-entropy "
-        f"([times]({to_root}docs/speed.md#on-a-gpu-with-cuda)).",
+        f"{measured}. On a GPU our earlier kernels took longer than cross-entropy; the new ones are not yet timed "
+        f"([GPU]({to_root}docs/speed.md#on-a-gpu-with-cuda)).",
         "package": f"**{number(package, 0)}** times faster than the `entmax` package, which sorts whole "
         f"rows: 1.5-entmax's loss of the same logits {measured}.",
         "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of "

@@ -8,7 +8,8 @@ and p is stationary for the map's objective, p·x + H_{q,r}(p)/q, where
 
     g(y) = y + (q−1) log W + (r−q) R_q(p) = 0.
 
-Everything here is float64 and free of autograd: the map's derivatives are closed forms of its output.
+Everything here is float64, or float32 on a device without float64, and free of autograd: the map's derivatives are
+closed forms of its output.
 """
 
 import math
@@ -20,11 +21,11 @@ from torch import Tensor
 
 from sharmix._mathematics.series import expm1_ratio
 
-_TOLERANCE = 1e-12  # for the last step and the residual; at a kink of g a Newton step need not double the digits
 _MAXIMUM_STEPS = 100  # bisection alone needs about 60
 _BRACKET_MARGIN = 1e-3  # the bracket is exact up to rounding, and a root may lie on its end
-_LEAST_DELTA = 1e-30  # stands for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0
-_LEAST_WEIGHT = 1e-300  # the divisor in place of a weight of 0, whose probability is 0, too
+# δ for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0, and δ² is not too small for the dtype.
+_LEAST_DELTA = {torch.float64: 1e-30, torch.float32: 1e-15}
+_LEAST_WEIGHT = {torch.float64: 1e-300, torch.float32: 1e-37}  # divides in place of a weight of 0, where p is 0, too
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Equation:
     r: Tensor
 
     def __post_init__(self) -> None:
-        self.delta = (self.q - 1).clamp_min(_LEAST_DELTA)
+        self.delta = (self.q - 1).clamp_min(_LEAST_DELTA[self.x.dtype])
         self.gap = self.r - self.q
 
     def select(self, rows: Tensor | slice) -> "Equation":
@@ -56,7 +57,8 @@ class Equation:
     def at(self, y: Tensor) -> "Solution":
         """The distributions at the scales s = eʸ, y [rows, 1]."""
         # δxᵢ/s, held at −1 off the support: p is 0 there, and everything stays finite, even for a logit of −∞.
-        shrinkage = (self.x * (self.delta * (-y).exp())).clamp_min(-1)
+        inverse = (self.delta * (-y).exp()).clamp_max(torch.finfo(y.dtype).max)  # times x = 0, infinity would be NaN
+        shrinkage = (self.x * inverse).clamp_min(-1)
         return Solution(self, y, shrinkage, shrinkage.log1p(), shrinkage + 1)
 
     def root(self, low: Tensor, high: Tensor) -> Tensor:
@@ -66,7 +68,7 @@ class Equation:
             solution = self.at(y)
             return solution.residual, solution.slope()
 
-        return newton(terms, self.guess(), low, high)
+        return newton(terms, self.guess(), low, high, tolerance(torch.maximum(low.abs(), high.abs())))
 
 
 class Solution:
@@ -95,7 +97,7 @@ class Solution:
         """∂g/∂y, [rows, 1]."""
         delta = self.equation.delta
         # δ ∂(log W)/∂y and δ ∂(mean)/∂y, from ∂(log wᵢ^{1/δ})/∂y = −(xᵢ/s)/(1 + δxᵢ/s)
-        spread = self.weighted / self.weight.clamp_min(_LEAST_WEIGHT)
+        spread = self.weighted / self.weight.clamp_min(_LEAST_WEIGHT[self.weight.dtype])
         total_slope = -spread.sum(-1, keepdim=True)
         mean_slope = -(spread * self.shrinkage).sum(-1, keepdim=True) - self.mean * (total_slope + delta)
         renyi_slope = (total_slope - mean_slope / (delta * (self.mean + 1))) / delta
@@ -114,12 +116,20 @@ class Solution:
         return (self.linear() + self.scaled_entropy()).clamp_min(0)
 
 
+def tolerance(y: Tensor) -> float | Tensor:
+    """The tolerance for the last step to a root near y, and for the residual: somewhat more than their rounding.
+
+    It is not much more, since at a kink of g a Newton step need not double the digits.
+    """
+    return 1e-12 if y.dtype == torch.float64 else 1e-6 * y.abs().clamp_min(1)
+
+
 def newton(
     terms: Callable[[Tensor], tuple[Tensor, Tensor]],
     guess: Tensor,
     low: Tensor,
     high: Tensor,
-    tolerance: float = _TOLERANCE,
+    tolerance: float | Tensor,
 ) -> Tensor:
     """The root of g between `low` (g < 0) and `high` (g > 0), by Newton's method kept inside the bracket.
 

@@ -21,7 +21,7 @@ _PARTS = 8  # the parts that a cell is cut into; with more parts there are fewer
 # The most cells of one row. Next to a triple root, or where r is within 1e-6 of 2 − 1/q and q > 2, there would be far
 # more. The objectives of maxima that then share a cell are within 1e-10 of each other.
 _MOST_CELLS = 4096
-_ROUNDING = 1e-13  # the rounding of a bound, relative to 1 + its size
+_ROUNDING = {torch.float64: 1e-13, torch.float32: 5e-6}  # the rounding of a bound, relative to 1 + its size
 _CHUNK_ELEMENTS = 1 << 16  # of one evaluation, so that its temporaries fit into the processor's cache
 _CHUNK_ELEMENTS_OF_CUDA = 1 << 24  # where launches cost time; an evaluation holds nine such arrays, 1.2 GB
 
@@ -71,7 +71,7 @@ def _last_width(equation: Equation) -> Tensor:
     most h · h, or beside a knot, where δ > 1, h^{1/δ} · h.
     """
     delta = equation.delta.squeeze(-1).clamp_min(1)
-    return (10 * _ROUNDING) ** (delta / (1 + delta))
+    return (10 * _ROUNDING[delta.dtype]) ** (delta / (1 + delta))
 
 
 def _wide(row: Tensor, low: Tensor, high: Tensor, width: Tensor) -> Tensor:
@@ -88,8 +88,9 @@ def _inner_points(low: Tensor, high: Tensor) -> Tensor:
 
 def _may_hold_maximum(low: Tensor, high: Tensor, best: Tensor) -> Tensor:
     least, most = low[:, _RISING] - high[:, _FEEDBACK], high[:, _RISING] - low[:, _FEEDBACK]
-    rounding = _ROUNDING * (1 + high[:, _FEEDBACK])
-    bound = low[:, _LINEAR] + high[:, _ENTROPY] + _ROUNDING * (1 + high[:, _ENTROPY])
+    relative = _ROUNDING[low.dtype]
+    rounding = relative * (1 + high[:, _FEEDBACK])
+    bound = low[:, _LINEAR] + high[:, _ENTROPY] + relative * (1 + high[:, _ENTROPY])
     return (least <= rounding) & (most >= -rounding) & (bound >= best)
 
 

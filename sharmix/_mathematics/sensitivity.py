@@ -7,7 +7,7 @@ the same quantities are written with the entropies of p and of its escort distri
     tᵢ = log pᵢ + R_q          ρᵢ = (e^{δtᵢ} − 1)/δ                        Q  = Σ ṽᵢρᵢ
 
 and none of them loses digits as q → 1. The operations are differentiable, so second derivatives follow. The kernels
-compute the first derivatives themselves, in csrc/gradients.h and _operators/cuda.py.
+compute the first derivatives themselves, in csrc/gradients.h and _operators/triton/.
 """
 
 import torch
@@ -82,9 +82,11 @@ class MapSensitivity(ConjugateSensitivity):
         centred = escort * (direction - (escort * direction).sum(-1, keepdim=True))
         log_escort_sum = self.delta * (self.escort_log - self.log_p)
         along = (self.spread * direction).sum(-1, keepdim=True)
-        rank_one = self.feedback / self.stiffness * ((self.r - 1) * self.renyi).exp() * along * self.spread
+        most = torch.finfo(self.p.dtype).max / 1e6  # times feedback it is still no infinity, which times 0 would be NaN
+        warmth = ((self.r - 1) * self.renyi).exp().clamp_max(most)  # T₀/(S T)
+        rank_one = self.feedback / self.stiffness * warmth * along * self.spread
         cooling = (self.r - self.q) * self.renyi  # log T₀/T, in one exponent with A: each alone can overflow
-        return ((log_escort_sum + cooling).exp() * centred - rank_one) / self.temperature
+        return ((log_escort_sum + cooling).exp().clamp_max(most) * centred - rank_one) / self.temperature
 
     def wrt_q(self) -> Tensor:
         """∂p/∂q = −ṽ [R_q − H₁ − (r−q)(∂R_q/∂q + q Σ pρξ)]/(1 + (r−q)qQ) − p∘(ξ − E_p ξ).

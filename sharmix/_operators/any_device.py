@@ -15,10 +15,14 @@ from sharmix._mathematics.equation import Equation
 from sharmix._mathematics.global_maximum import global_maximum
 from sharmix._mathematics.knots import from_last_knot
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
-from sharmix._operators.orders import Orders, Slopes, columns, is_concave
+from sharmix._operators.orders import Orders, Slopes, columns, is_concave, solving_dtype
 from sharmix._targets import counted_rows
 
 _MOST_KEPT = 1 << 18  # logits of a loss that keeps its gradient beside them: at most 1 MiB of float32
+
+# δ = q − 1 above which a row is solved once more from a knot. In float32 smaller δ need it, too: if thousands of tied
+# logits have just joined the support, the rounding of y changes all their weights in one direction.
+_MOST_DELTA = {torch.float64: 1.0, torch.float32: 0.2}
 
 
 def solve(
@@ -27,7 +31,7 @@ def solve(
     if logits.shape[-1] == 0:
         return torch.empty_like(logits), logits.new_zeros(logits.shape[:-1]) if wants_conjugate else None, ()
     rows = logits.reshape(-1, logits.shape[-1])
-    p, conjugate = _solve_rows(rows.double(), *columns(orders, rows))
+    p, conjugate = _solve_rows(rows.to(solving_dtype(rows.device)), *columns(orders, rows))
     wide = torch.promote_types(logits.dtype, torch.float32)
     probabilities = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)  # no view: it may be changed
     probabilities.view(rows.shape).copy_(p)
@@ -47,7 +51,7 @@ def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[T
         y[~concave] = global_maximum(equation.select(~concave))
     solution = equation.at(y)
     p, conjugate = solution.probabilities, solution.objective()
-    steep = (equation.delta > 1).squeeze(-1)
+    steep = (equation.delta > _MOST_DELTA[x.dtype]).squeeze(-1)
     if steep.any():
         solution = from_last_knot(equation.select(steep), y[steep])
         p[steep], conjugate[steep] = solution.probabilities, solution.objective()
@@ -62,8 +66,9 @@ def map_backward(
         of_rows = grad.new_zeros((*grad.shape[:-1], 3), dtype=wide)
         return torch.empty_like(grad), of_kind(of_rows, slopes) if slopes != "none" else None
     grad = torch.where(probabilities > 0, grad, 0)  # as the kernels: at a probability of 0 it may be infinite
-    at = MapSensitivity(probabilities.double(), *shaped(orders, probabilities))  # its powers leave float32's range
-    by_logits = at.logit_product(grad.double()).to(probabilities.dtype).contiguous()
+    dtype = solving_dtype(probabilities.device)  # for large q its powers leave float32's range
+    at = MapSensitivity(probabilities.to(dtype), *shaped(orders, probabilities))
+    by_logits = at.logit_product(grad.to(dtype)).to(probabilities.dtype).contiguous()
     if slopes == "none":
         return by_logits, None
     along = [(grad * slope).sum(-1) for slope in (at.wrt_q(), at.wrt_r(), at.wrt_temperature())]
@@ -96,8 +101,8 @@ def class_loss(
         found = of_kind(of_rows, slopes, divisor)
     if keeps == "gradient":
         return loss, None, _weighted_error(p, indices, counted, 1 / divisor), found, divisor
-    states = logits.new_full((*counted.shape, 4), math.nan, dtype=torch.float64)  # a kernel's gradient is then NaN
-    return loss, states, None, found, divisor
+    states = logits.new_full((*counted.shape, 4), math.nan, dtype=solving_dtype(logits.device))
+    return loss, states, None, found, divisor  # from NaN, the gradient of a kernel is NaN
 
 
 def reduced(rows: Tensor, counted: Tensor, reduction: str) -> tuple[Tensor, Tensor]:
@@ -129,7 +134,7 @@ def _weighted_error(p: Tensor, indices: Tensor, counted: Tensor, weights: Tensor
     return torch.where(counted, weights, 0).unsqueeze(-1) * error
 
 
-def shaped(orders: Orders, values: Tensor) -> list[Tensor]:
-    """Each order as [..., 1] for values [..., classes]."""
-    rows = values.reshape(-1, values.shape[-1])
-    return [order.reshape(*values.shape[:-1], 1) for order in columns(orders, rows)]
+def shaped(orders: Orders, values: Tensor) -> list[float | Tensor]:
+    """Each order for values [..., classes]: a number, whose differences keep all digits in Python, or [..., 1]."""
+    rows = *values.shape[:-1], 1
+    return [order.to(values.device).reshape(rows) if isinstance(order, Tensor) else order for order in orders]

@@ -14,18 +14,22 @@ from torch import Tensor
 
 from sharmix._arguments import Order, checked_number, checked_values, may_read, number_if_read, widened
 
-# q, r, T₀: a number, or float64 [rows, 1]; on a GPU also one value for all rows, float32 or float64 [1]
+# q, r, T₀: a number, or [rows, 1] in `solving_dtype`; on a GPU also one value for all rows, float32 or float64 [1]
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]
 Slopes = Tensor | tuple[Tensor, ...] | None  # by q, r and T₀: of each row, [..., 3]; or three sums over the rows
 
 LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
-CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
+CONCAVITY_TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}  # a rounded r = 2 − 1/q counts as concave
+_WITHOUT_FLOAT64 = ("mps",)  # the types of devices that have no float64: the GPU of a Mac
+
+
+def solving_dtype(device: torch.device) -> torch.dtype:
+    """The dtype in which plain torch solves on a device: float64, or float32 where the device has no float64."""
+    return torch.float32 if device.type in _WITHOUT_FLOAT64 else torch.float64
 
 
 def checked_orders(logits: Tensor, orders: tuple[Order, Order, Order], nonconcave: str = "global") -> Orders:
     """Checked q, r and T₀, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
-    if logits.is_mps:
-        raise TypeError("sharmix needs float64, which torch lacks on mps; move the logits to the CPU: logits.cpu()")
     if are_numbers(orders):
         return _checked_numbers(*orders, logits.shape[-1], nonconcave)
     q, r, temperature = orders
@@ -50,8 +54,10 @@ def _checked_together(orders: Orders, classes: int, nonconcave: str) -> Orders:
     if _is_read(q) and _is_read(r):
         _refuse_nonconcave(q, r)
         return orders
-    concave = is_concave(*(order.double() if isinstance(order, Tensor) else order for order in (q, r)))
-    return q, torch.where(concave, 0.0, torch.nan).double() + r, temperature
+    device = q.device if isinstance(q, Tensor) else r.device  # type: ignore[union-attr]
+    dtype = solving_dtype(device)
+    concave = is_concave(*(order.to(dtype) if isinstance(order, Tensor) else order for order in (q, r)))
+    return q, torch.where(concave, 0.0, torch.nan).to(dtype) + r, temperature
 
 
 def _is_read(order: float | Tensor) -> bool:
@@ -72,7 +78,8 @@ def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
     if isinstance(order, Tensor):
         if order.numel() != 1:
             rows, values = (*logits.shape[:-1], 1), checked_values(order, name) if may_read(order) else order
-            return values.double().expand(rows).reshape(-1, 1).contiguous().resolve_neg()
+            values = values.to(solving_dtype(logits.device))
+            return values.expand(rows).reshape(-1, 1).contiguous().resolve_neg()
         order = number_if_read(order, logits)
         if isinstance(order, Tensor):
             return widened(order.detach()).reshape(1).resolve_neg()
@@ -94,17 +101,18 @@ def _most_r(classes: int) -> float:
 
 
 def _refuse_nonconcave(q: float | Tensor, r: float | Tensor) -> None:
-    orders = [torch.as_tensor(order, dtype=torch.float64, device="cpu") for order in (q, r)]
-    outside = ~is_concave(*orders)
-    if outside.any():
-        q_value, r_value = (order.expand(outside.shape)[outside][0].item() for order in orders)
+    concave = torch.as_tensor(is_concave(q, r))
+    if not concave.all():
+        q_value, r_value = (order[~concave][0].item() if isinstance(order, Tensor) else order for order in (q, r))
         region = f"outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, where the map may jump"
         raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) lies {region}")
 
 
 def is_concave(q: float | Tensor, r: float | Tensor) -> Any:
     """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (docs/math.md, section 3)."""
-    return r >= 2 - 1 / q - CONCAVITY_TOLERANCE
+    distance = r - (2 - 1 / q)
+    dtype = distance.dtype if isinstance(distance, Tensor) else torch.float64
+    return distance >= -CONCAVITY_TOLERANCE[dtype]
 
 
 def largest(order: float | Tensor) -> float:
@@ -112,16 +120,20 @@ def largest(order: float | Tensor) -> float:
 
 
 def columns(orders: Orders, rows: Tensor) -> list[Tensor]:
-    """Each order as float64 [rows, 1] on the device of the rows; NaN where an unchecked value is out of its range."""
+    """Each order as [rows, 1] on the device of the rows, in its `solving_dtype`.
+
+    It is NaN where an unchecked value is out of its range.
+    """
     named = zip(orders, ("q", "r", "temperature"), strict=True)
     return [_column(order, name, rows) for order, name in named]
 
 
 def _column(order: float | Tensor, name: str, rows: Tensor) -> Tensor:
+    dtype = solving_dtype(rows.device)
     if not isinstance(order, Tensor):
-        return rows.new_full((len(rows), 1), order, dtype=torch.float64)
+        return rows.new_full((len(rows), 1), order, dtype=dtype)
     if not may_read(order):
-        order = checked_values(order.double(), name)
+        order = checked_values(order.to(dtype), name)
         if name == "r":
             order = torch.where(order <= _most_r(rows.shape[-1]), order, torch.nan)
     return order.to(rows.device).expand(len(rows), 1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sharmix._arguments import Order, as_tensor, define_operator
 from sharmix._operators.backend import Implementation, select_implementation
-from sharmix._operators.orders import Orders, checked_orders
+from sharmix._operators.orders import Orders, checked_orders, solving_dtype
 from sharmix._private_torch import varies
 
 _ORDERS = ("q", "r", "temperature")
@@ -53,7 +53,7 @@ def _fake_map_backward(probabilities: Tensor, *others: Any) -> tuple[Tensor, Ten
 def _fake_class_loss(logits: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     (*_, reduction, wants_slopes), rows = others, logits.shape[:-1]
     loss = _wide(logits) if reduction != "none" else _wide(logits, *rows)
-    states = _wide(logits, *rows, 4, dtype=torch.float64)
+    states = _wide(logits, *rows, 4, dtype=solving_dtype(logits.device))
     return loss, states, _wide(logits, *rows, 3) if wants_slopes else _wide(logits, 0), _wide(logits)
 
 

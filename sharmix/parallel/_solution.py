@@ -65,7 +65,7 @@ def _solve(logits: Tensor, *flat: Any) -> tuple[Tensor, ...]:
     received = _Received(logits, targets, split, agreed=hash((*orders, wants_slopes, wants_q_slope)))
     tops = torch.where(counted[:, None, None], received.tops, 0)
     row = tops.flatten(1)
-    p, conjugate = select_implementation(row, orders).solve(row, orders, True)
+    p, conjugate, _ = select_implementation(row, orders).solve(row, orders, wants_conjugate=True, keeps=False)
     each = p.view(tops.shape)
 
     lost, all_sent = conjugate.isnan(), received.sizes <= split.candidates

@@ -24,7 +24,7 @@ def soft_targets(z):
 
 
 def per_row(z, value):
-    return torch.full((*z.shape[:-1], 1), value, dtype=torch.float64, device=z.device)
+    return torch.full((*z.shape[:-1], 1), value, dtype=torch.promote_types(z.dtype, torch.float32), device=z.device)
 
 
 def value_and_gradient(function, z):

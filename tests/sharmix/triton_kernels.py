@@ -12,7 +12,7 @@ import torch
 import sharmix
 from sharmix import _arguments, functional
 from sharmix._operators import backend, cpu
-from sharmix._operators.triton import implementation, solving
+from sharmix._operators.triton import implementation, solving, supports
 from tests.sharmix import accuracy, doors
 from tests.sharmix.cases import assert_errors_within, every_case
 from tests.sharmix.interpreter import INTERPRETED, patch_the_language_once_a_launch  # noqa: F401 (a fixture)
@@ -140,9 +140,12 @@ def assert_small_errors(q, r, scale, kind):
 @in_every_way
 def test_errors_of_gradients(monkeypatch, way):
     go(way, monkeypatch)
-    every = [(1.0, 1.7), (1.05, 1.2), (1.25, 1.5), (1.3, 1.4), (4 / 3, 1.5), (1.5, 3.0), (2.0, 2.0)]
+    few, others = [(1.25, 1.5), (1.3, 1.4)], [(1.0, 1.7), (1.05, 1.2), (4 / 3, 1.5), (1.5, 3.0), (2.0, 2.0)]
+    cases = [(*orders, 2.0, kind) for orders in few for kind in ("numbers", "learned")]
+    if not way:
+        cases += [(*orders, scale, "numbers") for orders in few + others for scale in (1e-3, 1e4)]
     with every_case() as case:
-        for (q, r), scale, kind in itertools.product(every, [1e-3, 2.0, 1e4], ["numbers", "learned"]):
+        for q, r, scale, kind in cases:
             with case(q=q, r=r, scale=scale, kind=kind):
                 assert_small_errors(q, r, scale, kind)
 
@@ -302,3 +305,24 @@ def test_the_host_waits_for_no_map_or_loss():
             doors.value_and_gradient(door, z)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@on_a_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_output_layer_with_sparse_products_has_the_gradients_of_dense_ones(dtype):
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (
+        torch.randn(rows, 256, generator=generator).to(DEVICE, dtype).requires_grad_() for rows in (512, 32_000)
+    )
+    y, layer = torch.arange(512, device=DEVICE), (hidden, weight)
+    hidden.data *= 4 / 16  # logits have about the scale 4
+    hidden.data[::16] *= 0.01  # dense rows, which have no list
+    for _ in range(2):  # the first step tells the second that most rows are sparse
+        found = torch.autograd.grad(sharmix.linear_fenchel_young_loss(*layer, None, y), layer)
+        torch.cuda.synchronize()
+    assert supports.supports_of(weight).room(32_000)
+    with sharmix.plain_torch():
+        loss = sharmix.fenchel_young_loss(torch.nn.functional.linear(hidden, weight).double(), y)
+        expected = torch.autograd.grad(loss, layer)
+    for one, true in zip(found, expected, strict=True):
+        assert (one - true).abs().max() <= (1e-5 if dtype == torch.float32 else 2e-2) * true.abs().max()

@@ -7,6 +7,7 @@ that is 1, 2, 3 or 4, whose powers are products, and 0 for any other.
 
 from typing import Any, NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 
@@ -23,7 +24,7 @@ MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root m
 MOST_STEPS = tl.constexpr(40)
 _TRUSTED_STEPS = tl.constexpr(20)  # inside the bracket; bisection then settles what is left
 _MOST_Q, _LARGEST_EXPONENT = tl.constexpr(MOST_Q), tl.constexpr(limits.LARGEST_EXPONENT)
-CONCAVITY_TOLERANCE = tl.constexpr(limits.CONCAVITY_TOLERANCE)
+CONCAVITY_TOLERANCE = tl.constexpr(limits.CONCAVITY_TOLERANCE[torch.float64])
 
 
 class Orders(NamedTuple):

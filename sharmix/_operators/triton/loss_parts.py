@@ -50,7 +50,7 @@ def sum_rows(losses, slopes, counts, sums, rows, BLOCK: tl.constexpr):
 @triton.jit(do_not_specialize=["count"])
 def scale_unless_one(gradients, factor, count, BLOCK: tl.constexpr):
     """Multiplies the kept gradients by a number on the device. Where that is 1, as usual, it touches nothing else."""
-    factor = tl.load(factor).to(tl.float32)
+    factor = tl.load(factor)
     if factor != 1:
         place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         gradient = tl.load(gradients + place, mask=place < count, other=0.0)

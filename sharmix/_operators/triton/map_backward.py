@@ -15,6 +15,7 @@ import triton.language as tl
 
 from sharmix._operators.triton import equation
 from sharmix._operators.triton.elementary import expm1, expm1_remainder, log1p, sum_of_two
+from sharmix._operators.triton.outputs import write
 
 
 class Given(NamedTuple):
@@ -249,4 +250,4 @@ def _write(row, place, inside, p, direction, sums, factors, point, BETA: tl.cons
     by_escort, by_spread, factor = factors
     escort, spread = _shares(p, point, BETA)
     gradient = factor * (by_escort * escort * (direction - sums[0]) - by_spread * spread)
-    tl.store(row[2] + place, gradient.to(row[2].dtype.element_ty), mask=inside)
+    write(row[2] + place, gradient, inside)

@@ -44,6 +44,13 @@ class LossOutputs(NamedTuple):
 
 
 @triton.jit
+def write(at, values, mask):
+    if at.dtype.element_ty == tl.bfloat16:
+        values = values.to(tl.float32)  # the interpreter makes no bfloat16 of a float64
+    tl.store(at, values.to(at.dtype.element_ty), mask=mask)
+
+
+@triton.jit
 def is_defined(largest):
     """Whether a row has a solution: a NaN is neither below nor above."""
     return (largest > -float("inf")) & (largest < float("inf"))

@@ -82,7 +82,7 @@ def map_of_rows_in_float64(logits, out, orders, rows, classes, BLOCK: tl.constex
             for first in range(0, classes, BLOCK):
                 x, place = _loaded(row, first), first + row.places
                 _, _, power = _terms(x, root, row.delta)
-                _write(out.probabilities + start + place, power / total, place < classes)
+                outputs.write(out.probabilities + start + place, power / total, place < classes)
                 top = tl.maximum(top, tl.where(x == 0, place, 0))
             outputs.write_map(out, index, solution, row.largest, tl.max(top, 0))
 
@@ -106,7 +106,7 @@ def loss_of_rows_in_float64(logits, labels, out, orders, rows, classes, BLOCK: t
                     p = power / total
                     if out.gradients is not None:
                         error = (p - tl.where(place == target, 1.0, 0.0)) * factor
-                        _write(out.gradients + start + place, error, place < classes)
+                        outputs.write(out.gradients + start + place, error, place < classes)
                     if out.slopes is not None:
                         slope += equation.renyi_slopes(p, solution.renyi, row.delta)
                 outputs.write_loss(
@@ -117,14 +117,7 @@ def loss_of_rows_in_float64(logits, labels, out, orders, rows, classes, BLOCK: t
                 if out.gradients is not None:
                     for first in range(0, classes, BLOCK):
                         place = first + tl.arange(0, BLOCK)
-                        _write(out.gradients + start + place, tl.zeros([BLOCK], tl.float64), place < classes)
-
-
-@triton.jit
-def _write(at, values, mask):
-    if at.dtype.element_ty == tl.bfloat16:
-        values = values.to(tl.float32)  # the interpreter makes no bfloat16 of a float64
-    tl.store(at, values.to(at.dtype.element_ty), mask=mask)
+                        outputs.write(out.gradients + start + place, tl.zeros([BLOCK], tl.float64), place < classes)
 
 
 @triton.jit

@@ -147,20 +147,19 @@ def passes(values: Tensor, orders: Orders) -> list[dict[str, Any]]:
 
 def orders_of(orders: Orders, values: Tensor, dtype: tl.dtype = tl.float32) -> equation.Orders:
     """The orders for kernels. In float64 numbers are tensors, too, since Triton passes a number as float32."""
-    if not any(isinstance(order, Tensor) for order in orders) and dtype == tl.float32:
-        return equation.Orders(*orders, None, None, None, 0)
+    at: list[Tensor | None] = [order if isinstance(order, Tensor) else None for order in orders]
+    numbers = [0.0 if isinstance(order, Tensor) else order for order in orders]
     if dtype == tl.float64:
-        orders = tuple(
-            order if isinstance(order, Tensor) else values.new_full((1,), order, dtype=torch.float64)
-            for order in orders
-        )
-    count = shape_of(values)[0]
-    of_rows = any(isinstance(order, Tensor) and order.numel() > 1 for order in orders)
-    at = [
-        None if not isinstance(order, Tensor) else order.reshape(-1).expand(count).contiguous() if of_rows else order
-        for order in orders
-    ]
-    return equation.Orders(*[0.0 if isinstance(order, Tensor) else order for order in orders], *at, int(of_rows))
+        at = [
+            values.new_full((1,), number, dtype=torch.float64) if order is None else order
+            for number, order in zip(numbers, at, strict=True)
+        ]
+    step = int(any(order is not None and order.numel() > 1 for order in at))
+    if step:
+        count, _ = shape_of(values)
+        at = [None if order is None else order.reshape(-1).expand(count).contiguous() for order in at]
+    (q, r, temperature), (q_at, r_at, temperature_at) = numbers, at
+    return equation.Orders(q, r, temperature, q_at, r_at, temperature_at, step)
 
 
 def beta_of(q: float | Tensor) -> int:

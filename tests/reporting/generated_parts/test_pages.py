@@ -23,10 +23,24 @@ def test_the_committed_pages_are_those_of_the_committed_results():
     assert not differing, "run `make tables`, and commit what it writes"
 
 
-def test_times_on_a_gpu_of_the_same_size_at_two_scales_have_a_column_each():
-    tables = tabulate_gpu_times(ROOT, "", "maps")
+@pytest.mark.parametrize("part", ["maps", "losses"])
+def test_times_on_a_gpu_of_the_same_size_at_two_scales_have_a_column_each(part):
+    tables = tabulate_gpu_times(ROOT, "", part)
     for scale in ("2", "0.05"):
-        assert tables.count(f"| 4,096 × 32,000, float32, scale {scale} ") == 2  # of maps, and of losses
+        assert tables.count(f"| 4,096 × 32,000, float32, scale {scale} ") == 1
+
+
+def test_a_part_of_the_times_on_a_gpu_that_is_not_recorded_says_so(tmp_path):
+    assert tabulate_gpu_times(tmp_path, "", "attention").startswith("Not yet measured: `make gpu`")
+
+
+def test_the_bound_on_a_gpu_is_relative_to_the_baseline_too(tmp_path):
+    rows = pd.read_csv(ROOT / "results/benchmarks/gpu_losses.csv").assign(bound_microseconds=100.0)
+    folder = tmp_path / "results" / "benchmarks"
+    folder.mkdir(parents=True)
+    rows.head(3).assign(median_microseconds=[400.0, 200.0, 100.0]).to_csv(folder / "gpu_losses.csv")
+    table = tabulate_gpu_times(tmp_path, "", "losses").split("\n\n")[0]
+    assert [cell.strip() for cell in table.splitlines()[-1].split("|")[1:3]] == ["bound", "0.25"]
 
 
 @pytest.fixture
