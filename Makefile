@@ -126,7 +126,7 @@ study-%: setup  ## a study, of studies/NAME.yaml
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
 ##@ Measure
-.PHONY: bench gpu overhead vocab_parallel instructions accuracy stress
+.PHONY: bench gpu overhead vocab_parallel instructions gpu_instructions accuracy stress
 
 bench: setup  ## time of maps and losses (11 minutes; QUICK=1: 30 seconds)
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
@@ -145,6 +145,18 @@ vocab_parallel: setup  ## losses whose classes are split over processes; RUN=FOL
 
 instructions: setup  ## instruction counts of the C++ kernel; RECORD=1: new ones
 	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record)
+
+# The Triton of torch 2.10, the oldest that pyproject.toml allows, beside the installed one. None is for other systems.
+OLDEST_TRITON := $(if $(filter Linux,$(shell uname)),outputs/triton-3.6.0)
+
+outputs/triton-%: | setup
+	rm -rf $@ $@.new
+	$(BIN)/python -m pip install --quiet --no-deps --target $@.new triton==$*
+	mv $@.new $@
+
+gpu_instructions: setup $(OLDEST_TRITON)  ## the same of the CUDA kernels (7 minutes)
+	$(BIN)/python -m benchmarks.gpu_instructions $(if $(RECORD),--record)
+	PYTHONPATH=$(OLDEST_TRITON) $(BIN)/python -m benchmarks.gpu_instructions $(if $(RECORD),--record)
 
 accuracy: setup  ## worst errors against 50-digit arithmetic
 	$(BIN)/python -m tests.sharmix.accuracy
@@ -182,7 +194,7 @@ site: setup  ## the documentation, with playground and report
 test: setup  ## the tests (3 minutes); ONLY=tests/docs: some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow" $(ONLY)
 
-test-slow: setup  ## tests that need a browser, compilers or more time
+test-slow: setup $(OLDEST_TRITON)  ## tests that need a browser, compilers or more time
 	@echo 'The slow tests need Chromium and a C++ compiler; tests of what is missing are skipped.'
 	@echo 'Debian: apt-get install chromium fonts-dejavu g++'
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow $(ONLY)
