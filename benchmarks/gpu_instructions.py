@@ -22,6 +22,7 @@ from triton.backends.compiler import GPUTarget
 from benchmarks.instructions import LIMIT, ROOT, TOLERANCE, origin
 from experiments.files import write_atomically
 from sharmix._operators.triton import implementation, layer, solving
+from sharmix._operators.triton.launch import FUSION
 
 RECORD = ROOT / "results/benchmarks/gpu_instructions.yaml"
 KERNELS = "sharmix/_operators/triton"
@@ -112,7 +113,7 @@ def count(arch: int, cases: Iterable[Case]) -> dict[str, dict[str, Any]]:
         for case in cases:
             call, (_, classes), dtype, orders = case
             for kernel, arguments, options, constants in _launches(*case):
-                compiled = kernel.warmup(*arguments, *constants.values(), grid=(1, 1, 1), **options)
+                compiled = kernel.warmup(*arguments, *constants.values(), grid=(1, 1, 1), **FUSION, **options)
                 if compiled.hash not in seen:
                     wide = " in float64" if "fp64" in str(constants.get("TYPE")) else ""
                     block = " × ".join(str(constants[name]) for name in ("BLOCK", "M", "N", "K") if name in constants)

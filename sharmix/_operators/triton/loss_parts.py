@@ -47,7 +47,7 @@ def sum_rows(losses, slopes, counts, sums, rows, BLOCK: tl.constexpr):
         tl.store(sums + 3, tl.sum(by_temperature, 0) / divisor)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit
 def scale_unless_one(gradients, factor, count, BLOCK: tl.constexpr):
     """Multiplies the kept gradients by a number on the device. Where that is 1, as usual, it touches nothing else."""
     factor = tl.load(factor)
