@@ -99,7 +99,7 @@ def per_row(values: Tensor, dim: int, order: Order, name: str, of: str = "logits
         return number(order, name)
     if not order.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
-    if order.dim() == 0 and not order.is_meta:
+    if order.dim() == 0 and not order.is_meta and (order.is_cpu or values.is_cpu or order.device == values.device):
         return order
     if order.device != values.device:
         raise ValueError(f"{name} is on {order.device}, but the {of} are on {values.device}; move one of them")

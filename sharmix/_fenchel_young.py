@@ -62,6 +62,7 @@ def fenchel_young_loss(
     number of rows if they are probabilities.
     """
     check_options(ignore_index, label_smoothing, reduction)
+    ignore_index = int(ignore_index)  # of NumPy's, too: kernels take no other
     if logits.shape[-1] == 0:
         raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
     check_targets(logits, targets)

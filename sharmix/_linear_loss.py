@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import HALF, Order, classes_last, one_value, widened
+from sharmix._arguments import HALF, Order, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options
 from sharmix._operators.backend import backend
@@ -100,6 +100,7 @@ def linear_loss(
     process, where processes share them and must divide the rows alike.
     """
     check_options(ignore_index, label_smoothing, reduction)
+    ignore_index = int(ignore_index)
     loss = partial(loss, ignore_index=ignore_index, label_smoothing=label_smoothing)
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
@@ -145,7 +146,7 @@ def _has_kernels(regulariser: SharmaMittalRegulariser, hidden: Tensor, weight: T
         return regulariser.nonconcave == "global"
     from sharmix._operators.triton.solving import rows_in_need_of_float64  # which imports Triton
 
-    return rows_in_need_of_float64(hidden, checked_orders(weight.T, orders, regulariser.nonconcave)) == "none"
+    return rows_in_need_of_float64(hidden, orders) == "none"
 
 
 def _by_kernels(
@@ -164,8 +165,9 @@ def _by_kernels(
     """SharMiX's loss on CUDA. The first parameters are the learned orders; by these the loss depends on all others."""
     from sharmix._operators.triton import layer  # which imports Triton
 
-    elsewhere = [isinstance(order, Tensor) and order.device != hidden.device for order in orders]
-    values: Any = [order.item() if away else order for order, away in zip(orders, elsewhere, strict=True)]
+    values = checked_orders(weight.T, orders)
+    if may_read(hidden):
+        checked_classes(targets, len(weight), ignore_index)
     parts = logits_in_parts(hidden, weight, bias, widens=False)
     problem = layer.Layer(hidden, weight, targets, values, ignore_index, smoothing, wanted, True in is_learned)
     value, gradients, slopes = layer.layer_loss(parts, problem, key)

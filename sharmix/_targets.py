@@ -1,8 +1,8 @@
 """Checks of targets, class indices or probabilities: their type, device, shape and values.
 
-The kernels look for a class index out of range themselves: `Targets` in csrc/kernel.h, and `_class_loss` in
-_operators/triton/. A wrong target on the CPU raises ValueError. On a GPU, where the host would wait for the check, it
-makes the loss and the gradient of its row NaN (`may_read`).
+The kernels look for a class index out of range themselves: `Targets` in csrc/kernel.h, and `target_of` in
+_operators/triton/outputs.py. A wrong target on the CPU raises ValueError. On a GPU, where the host would wait for the
+check, it makes the loss and the gradient of its row NaN (`may_read`).
 """
 
 import torch

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked_memory
+from sharmix._arguments import Order, checked_memory, may_read
 from sharmix._caller import Caller, current_caller, is_last_derivative
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import any_device, backend, torch_operators
@@ -28,8 +28,8 @@ _TYPES_OF_ORDERS = frozenset((float, Tensor, torch.nn.Parameter))  # of plain ca
 def solved(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller, wants_conjugate: bool = False) -> Any:
     """p* of logits [..., classes], differentiable to any order, and its conjugate [...] if it is wanted.
 
-    The conjugate is max_p p·x + (T₀/q) H_{q,r}(p) for logits x minus the largest of their row. Only p* is kept for the
-    backward pass.
+    The conjugate is max_p p·x + (T₀/q) H_{q,r}(p) for logits x minus the largest of their row. For the
+    backward pass p* is kept, and on CUDA the places of up to 512 classes of the support of each long row.
     """
     if goes_directly(caller, logits, orders):
         return Map.apply(logits, (orders, nonconcave, wants_conjugate), *_tensors(orders))
@@ -149,10 +149,16 @@ class ClassLoss(torch.autograd.Function):
 
 
 def _tensors(orders: Orders) -> Sequence[Tensor | None]:
-    """The orders that a node needs as tensors, in their places: learned ones, and those with a value for each row."""
+    """The orders that a node needs as tensors, in their places: learned ones, and all of which it has not the value.
+
+    So torch notices if one of them is changed before the backward pass.
+    """
     if are_numbers(orders):
         return ()  # an input that nobody needs takes a node time, too
-    kept = [isinstance(order, Tensor) and (order.requires_grad or order.numel() != 1) for order in orders]
+    kept = [
+        isinstance(order, Tensor) and (order.requires_grad or order.numel() != 1 or not may_read(order))
+        for order in orders
+    ]
     return [order if keep else None for order, keep in zip(orders, kept, strict=True)]  # type: ignore[misc]
 
 

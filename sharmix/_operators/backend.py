@@ -95,7 +95,8 @@ def backend(device: str | torch.device = "cpu") -> Backend:
         return "torch"
     if kind == "cpu":
         return "c++" if cpu.kernel else "torch"
-    has_triton = kind == "cuda" and torch.cuda.is_available() and importlib.util.find_spec("triton")
+    has_triton = kind == "cuda" and torch.cuda.is_available() and not torch.version.hip
+    has_triton = has_triton and bool(importlib.util.find_spec("triton"))
     return "triton" if has_triton else "torch"
 
 

@@ -4,14 +4,17 @@ Triton reads `TRITON_INTERPRET` when it is imported, so `test_triton.py` runs th
 `TRITON_INTERPRET=1 python -m pytest tests/sharmix/triton_kernels.py`.
 """
 
+import contextlib
 import itertools
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import sharmix
 from sharmix import _arguments, functional
-from sharmix._operators import backend, cpu
+from sharmix._operators import autograd, backend, cpu
+from sharmix._operators import orders as orders_module
 from sharmix._operators.triton import implementation, solving, supports
 from tests.sharmix import accuracy, doors
 from tests.sharmix.cases import assert_errors_within, every_case
@@ -180,6 +183,60 @@ def test_every_map_and_loss_is_that_of_plain_torch(dtype):
                 with sharmix.plain_torch():
                     expected = doors.value_and_gradient(door, z)
                 torch.testing.assert_close(found, expected, **digits(dtype))
+
+
+class PassesThrough(TorchDispatchMode):
+    """A mode that changes nothing, for which torch must see operators."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_every_map_and_loss_by_the_operators(dtype):
+    z = doors.logits(dtype=dtype).to(DEVICE)
+    with every_case() as case:
+        for name, door in (doors.MAPS | doors.CLASS_LOSSES).items():
+            with case(door=name):
+                with PassesThrough():
+                    found = doors.value_and_gradient(door, z)
+                with sharmix.plain_torch():
+                    expected = doors.value_and_gradient(door, z)
+                torch.testing.assert_close(found, expected, **digits(dtype))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_orders_of_one_value_that_the_host_does_not_read(monkeypatch, reduction):
+    for module in (orders_module, autograd):
+        monkeypatch.setattr(module, "may_read", lambda values: False)
+    monkeypatch.setattr(orders_module, "number_if_read", lambda order, logits: order)
+    z, y = doors.logits(5, 100).float().to(DEVICE), torch.tensor([0, 3, -100, 99, 5], device=DEVICE)
+    with every_case() as case:
+        for q, r in [(1.25, 1.5), (1.3, 1.4), (3.0, 3.0), (1.75, 1.25)]:
+            with case(q=q, r=r):
+                found, expected = [], []
+                for kept, dtype in ((found, torch.float32), (expected, torch.float64)):
+                    own = [torch.tensor(one, device=DEVICE, dtype=dtype, requires_grad=True) for one in (q, r, 1.5)]
+                    wide = z.to(dtype).requires_grad_()
+                    with sharmix.plain_torch() if dtype == torch.float64 else contextlib.nullcontext():
+                        p = sharmix.sharmix(wide, *own)
+                        loss = sharmix.fenchel_young_loss(wide, y, *own, reduction=reduction)
+                        totals = p.square().sum(), loss.square().sum()
+                        kept += [
+                            p,
+                            loss,
+                            *(one for total in totals for one in torch.autograd.grad(total, [wide, *own])),
+                        ]
+                torch.testing.assert_close(found, [one.float() for one in expected], rtol=1e-4, atol=3e-6)
+
+
+def test_a_loss_may_be_changed_in_place():
+    z, y = doors.logits(3, 100).float().to(DEVICE).requires_grad_(), torch.tensor([0, 1, 2], device=DEVICE)
+    loss = sharmix.fenchel_young_loss(z, y)
+    loss *= 2
+    loss.backward()
+    (one,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, y), z)
+    torch.testing.assert_close(z.grad, 2 * one)
 
 
 @in_every_way

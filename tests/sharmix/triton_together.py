@@ -61,7 +61,7 @@ def errors(q, r, scale, classes=3000):
     y = torch.tensor([7]).share_memory_()
     p, gradient, loss, slopes = shared(1, classes), shared(1, classes), shared(1), shared(1, 3)
     states, tops = shared(1, 4, dtype=torch.float64), shared(1, dtype=torch.int32)
-    numbers = solving.orders_of((q, r, 1.0), z)
+    numbers = solving.orders_for_kernels((q, r, 1.0), z)
     run(together.map_of_rows_together, z, MapOutputs(p, None, tops, None, None), numbers, classes, q=q)
     labels, out = Labels(y, -100, None), LossOutputs(loss, gradient, states, slopes)
     run(together.loss_of_rows_together, z, labels, out, numbers, classes, q=q)

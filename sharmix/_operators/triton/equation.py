@@ -54,7 +54,7 @@ def _order(number, at, place, TYPE: tl.constexpr):
 
 
 @triton.jit
-def orders_of(orders, row, classes, TYPE: tl.constexpr):
+def load_orders(orders, row, classes, TYPE: tl.constexpr):
     """q, r, T₀, q − 1 and 1/(q − 1) − 1 of a row; q is NaN if an order is out of its range. Numbers were checked."""
     place = row * orders.step
     q, r = _order(orders.q, orders.q_at, place, TYPE), _order(orders.r, orders.r_at, place, TYPE)

@@ -47,7 +47,7 @@ def map_backward(
     options = {"num_warps": solving.warps_of(block, 4 if block <= solving.SHORT else 8)}
     with torch.cuda.device_of(p):
         for constants in solving.passes(p, orders):
-            arguments = given, by_logits, of_rows, solving.orders_of(orders, p, constants["TYPE"]), classes
+            arguments = given, by_logits, of_rows, solving.orders_for_kernels(orders, p, constants["TYPE"]), classes
             constants = {"BETA": solving.beta_of(orders[0]), "BLOCK": block, "ROOM": solving.ROOM, **constants}
             launch(backward.map_backward, (count,), arguments, options, **constants)
     return by_logits, None if of_rows is None else any_device.of_kind(of_rows, slopes)
@@ -71,19 +71,20 @@ def class_loss(
     count, block = losses.numel(), min(triton.next_power_of_2(losses.numel()), _SUMMED)
     options = {"num_warps": solving.warps_of(block, 16)}
     with torch.cuda.device_of(logits):
-        counts = _wide(logits, 2) if reduction == "mean" else None
-        if counts is not None:
-            launch(loss_parts.count_rows, (1,), (targets, counts, count, ignore_index), options, BLOCK=block)
-        divisor = None if counts is None else counts[1:]
+        counted = divisor = None
+        if reduction == "mean":
+            counted, divisor = _wide(logits), _wide(logits)
+            arguments = targets, counted, divisor, count, ignore_index
+            launch(loss_parts.count_rows, (1,), arguments, options, BLOCK=block)
         labels = Labels(targets, ignore_index, divisor if keeps == "gradient" else None)
         solving.solve_rows(solving.LOSS, logits, (labels, LossOutputs(losses, gradient, states, of_rows)), orders)
         if reduction == "none":
             return losses, states, None, of_rows, 1.0
-        sums = _wide(logits, 4)
+        loss, sums = _wide(logits), _wide(logits, 3)
         summed = of_rows if slopes == "sums" else None
-        launch(loss_parts.sum_rows, (1,), (losses, summed, counts, sums, count), options, BLOCK=block)
-    found = sums[1:] if slopes == "sums" else of_rows
-    return sums[0], states, gradient, found, 1.0 if divisor is None else divisor
+        launch(loss_parts.sum_rows, (1,), (losses, summed, counted, divisor, loss, sums, count), options, BLOCK=block)
+    found = sums if slopes == "sums" else of_rows
+    return loss, states, gradient, found, 1.0 if divisor is None else divisor
 
 
 def scaled(gradient: Tensor, factor: Tensor) -> Tensor:
@@ -107,16 +108,14 @@ def class_loss_backward(
     logits, targets, states, grad = (_readable(one) for one in (logits, targets, states, grad))
     by_logits = torch.empty_like(logits)
     count, classes = solving.shape_of(logits)
-    by_rows = grad.to(torch.promote_types(logits.dtype, torch.float32)), int(grad.dim() > 0)
+    by_rows = grad.to(torch.promote_types(logits.dtype, torch.float32)), int(grad.numel() > 1)
     labels = Labels(targets, ignore_index, divisor if isinstance(divisor, Tensor) else None, *by_rows)
     block = min(triton.next_power_of_2(classes), _WIDTH)
     if solving.rows_in_need_of_float64(logits, orders) != "all":
         with torch.cuda.device_of(logits):
-            arguments = logits, labels, states, by_logits, solving.orders_of(orders, logits), classes
-            options, constants = (
-                {"num_warps": solving.warps_of(block, 4)},
-                {"BETA": solving.beta_of(orders[0]), "BLOCK": block},
-            )
+            arguments = logits, labels, states, by_logits, solving.orders_for_kernels(orders, logits), classes
+            options = {"num_warps": solving.warps_of(block, 4)}
+            constants = {"BETA": solving.beta_of(orders[0]), "BLOCK": block}
             launch(loss_parts.loss_backward, (count, triton.cdiv(classes, block)), arguments, options, **constants)
     out = LossOutputs(_wide(logits, count), by_logits, None, None)  # a state of four numbers does not hold a steep p
     solving.solve_in_float64(solving.LOSS, logits, (labels, out), orders)

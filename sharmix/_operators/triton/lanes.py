@@ -35,8 +35,8 @@ def map_of_lanes(
     BETA: tl.constexpr, BLOCK: tl.constexpr, LOW: tl.constexpr, ROOM: tl.constexpr,
 ):  # fmt: skip
     """Writes `MapOutputs` and `left`; there is room for ROOM places of a row's support."""
-    index = tl.program_id(0)
-    start = tl.cast(index, tl.int64) * classes
+    index = tl.program_id(0).to(tl.int64)
+    start = index * classes
     p = out.probabilities + start
     lanes, solution, scalars = solved(logits + start, p, orders, index, classes, BETA, BLOCK, LOW)
     _, _, _, _, power = scalars
@@ -67,34 +67,40 @@ def loss_of_lanes(
     logits, labels, out, orders, left, classes,
     BETA: tl.constexpr, BLOCK: tl.constexpr, LOW: tl.constexpr,
 ):  # fmt: skip
-    """Writes `LossOutputs` and `left`."""
-    index = tl.program_id(0)
-    start = tl.cast(index, tl.int64) * classes
+    """Writes `LossOutputs` and `left`. The gradient may not overwrite the logits, which are read twice."""
+    index = tl.program_id(0).to(tl.int64)
+    start = index * classes
     target, counted, is_class, factor = outputs.target_of(labels, index, classes)
-    own = tl.load(logits + start + tl.where(is_class, target, 0)).to(tl.float32)  # before it may be overwritten
-    zeros = None if out.gradients is None else out.gradients + start
-    lanes, solution, scalars = solved(logits + start, zeros, orders, index, classes, BETA, BLOCK, LOW)
-    q, r, temperature, delta, power = scalars
-    is_proved = lanes.is_proved & is_class
-    tl.store(left + index, tl.where(counted & (is_proved == 0), 1, 0))
-    if counted & is_proved:
-        tl.debug_barrier()  # the zeros come first
-        slope = tl.zeros([BLOCK], tl.float32)
-        for kept in tl.static_range(3):
-            x, place = lanes.x[kept], lanes.places[kept]
-            p = equation.probabilities(x, solution.scale, solution.total, power, BETA)
+    is_left = tl.zeros([], tl.int32)
+    if counted:
+        own = tl.load(logits + start + tl.where(is_class, target, 0)).to(tl.float32)
+        zeros = None if out.gradients is None else out.gradients + start
+        lanes, solution, scalars = solved(logits + start, zeros, orders, index, classes, BETA, BLOCK, LOW)
+        q, r, temperature, delta, power = scalars
+        if lanes.is_proved & is_class:
+            tl.debug_barrier()  # the zeros come first
+            slope = tl.zeros([BLOCK], tl.float32)
+            for kept in tl.static_range(3):
+                x, place = lanes.x[kept], lanes.places[kept]
+                p = equation.probabilities(x, solution.scale, solution.total, power, BETA)
+                if out.gradients is not None:
+                    outputs.write(out.gradients + start + place, p * factor, (p > 0) & (place != target))
+                if out.slopes is not None:
+                    slope += equation.renyi_slopes(p, solution.renyi, delta)
             if out.gradients is not None:
-                to = out.gradients + start + place
-                tl.store(to, (p * factor).to(out.gradients.dtype.element_ty), mask=(p > 0) & (place != target))
-            if out.slopes is not None:
-                slope += equation.renyi_slopes(p, solution.renyi, delta)
-        if out.gradients is not None:
-            x = (own - lanes.largest) / temperature
-            error = (equation.probabilities(x, solution.scale, solution.total, power, BETA) - 1) * factor
-            tl.store(out.gradients + start + target, error.to(out.gradients.dtype.element_ty))
-        outputs.write_loss(out, index, solution, lanes.largest, own, is_class, tl.sum(slope, 0), q, r, temperature)
-    if counted == 0:
+                x = (own - lanes.largest) / temperature
+                p = equation.probabilities(x, solution.scale, solution.total, power, BETA)
+                outputs.write(out.gradients + start + target, (p - 1) * factor, counted)
+            outputs.write_loss(out, index, solution, lanes.largest, own, is_class, tl.sum(slope, 0), q, r, temperature)
+        else:
+            is_left += 1
+    else:
         outputs.write_nothing(out, index)
+        if out.gradients is not None:
+            for first in range(0, classes, BLOCK):
+                place = first + tl.arange(0, BLOCK)
+                outputs.write(out.gradients + start + place, tl.zeros([BLOCK], tl.float32), place < classes)
+    tl.store(left + index, is_left)
 
 
 @triton.jit
@@ -103,7 +109,7 @@ def solved(
     BETA: tl.constexpr, BLOCK: tl.constexpr, LOW: tl.constexpr,
 ):  # fmt: skip
     """Steps 1 to 3: the `Lanes` of a row, the `Solution` over them, and the row's orders."""
-    q, r, temperature, delta, power = equation.orders_of(orders, index, classes, tl.float32)
+    q, r, temperature, delta, power = equation.load_orders(orders, index, classes, tl.float32)
     keys, dropped = _three_largest(row, zeros, classes, BLOCK, LOW)
     first, second, third = keys
     reach = (1 / delta) * (1 + 2 * equation.MARGIN) * temperature

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 FUSION = {"enable_fp_fusion": True}  # multiplication and addition as one instruction; Triton's default changes in 3.10
@@ -29,7 +28,7 @@ def launch(
 def _kind(argument: Any) -> Any:
     """What of an argument Triton compiles a kernel for."""
     kind = type(argument)
-    if kind is Tensor or kind is torch.nn.Parameter:
+    if isinstance(argument, Tensor):
         return argument.dtype, argument.get_device(), argument.data_ptr() % 16 == 0
     if kind is int:
         return argument == 1, argument % 16 == 0, -(2**31) <= argument < 2**31

@@ -67,7 +67,9 @@ def layer_loss(
     losses, slopes = _float32(hidden, len(hidden)), _float32(hidden, len(hidden), 3) if layer.slopes else None
     supports, (wants_hidden, wants_weight, wants_bias) = supports_of(known_by), layer.gradients
     # Lists serve the gradients by hidden and weight. The gradient by the bias comes along with that by the weight.
-    room = supports.room(len(weight)) if wants_weight or (wants_hidden and not wants_bias) else 0
+    room = 0
+    if supports is not None and (wants_weight or (wants_hidden and not wants_bias)):
+        room = supports.room(len(weight))
     with torch.cuda.device_of(hidden):
         gradients = _SparseGradients(layer, room) if room else _DenseGradients(layer)
         for some, logits in parts:
@@ -78,7 +80,7 @@ def layer_loss(
             if above is not None:
                 losses[some] += layer.smoothing * above
         collected = gradients.collected()
-        if gradients.counts is not None:
+        if gradients.counts is not None and supports is not None:
             supports.keep(gradients.counts)
     return losses.sum(), collected, None if slopes is None else slopes.sum(0)
 
@@ -129,7 +131,7 @@ class _DenseGradients:
     def _loss_of_rows(self, chunk: Chunk, gradients: Tensor | None, left: Tensor | None) -> None:
         """Write the outputs of the rows that are left, or of all."""
         out = chunk.out._replace(gradients=gradients)
-        solving.solve_rows_left(solving.LOSS, chunk.logits, (chunk.labels, out), self.layer.orders, left)
+        solving.solve_rows_in_one_program(solving.LOSS, chunk.logits, (chunk.labels, out), self.layer.orders, left)
         if self.layer.smoothing and gradients is not None:  # logits of rows that are not left are read no more
             own, counted = _targets(chunk.labels, chunk.logits.shape[1])
             gradients.scatter_add_(-1, own, (counted * self.layer.smoothing).to(gradients.dtype).unsqueeze(-1))
@@ -154,7 +156,7 @@ class _SparseGradients(_DenseGradients):
         some, logits, labels, out = chunk
         (number, classes), features, room = logits.shape, self.layer.hidden.shape[1], self.room
         here, left = lists.Lists(*(part[some] for part in self.lists)), self.left[some]
-        orders, eight = solving.orders_of(self.layer.orders, logits), {"num_warps": 8}
+        orders, eight = solving.orders_for_kernels(self.layer.orders, logits), {"num_warps": 8}
         arguments: tuple[Any, ...] = logits, labels, out, here, orders, left, self.layer.smoothing, classes
         constants = {"BETA": solving.beta_of(self.layer.orders[0]), **solving.constants_of_lanes(classes), "ROOM": room}
         launch(lists.lists_of_lanes, (number,), arguments, solving.OPTIONS_OF_LANES, **constants)

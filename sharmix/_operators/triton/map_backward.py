@@ -43,12 +43,12 @@ def map_backward(
     BETA: tl.constexpr, BLOCK: tl.constexpr, ROOM: tl.constexpr, TYPE: tl.constexpr, ROUGH: tl.constexpr,
 ):  # fmt: skip
     """Writes ∂/∂z [rows, classes], and into `slopes` [rows, 3], if it is not None, those by q, r and T₀."""
-    index = tl.program_id(0)
+    index = tl.program_id(0).to(tl.int64)
     if equation.is_mine(orders, index, TYPE, ROUGH):
-        start = tl.cast(index, tl.int64) * classes
+        start = index * classes
         row = (given.probabilities + start, given.grads + start, by_logits + start)
         own = None if slopes is None else slopes + index * 3
-        scalars = equation.orders_of(orders, index, classes, TYPE)
+        scalars = equation.load_orders(orders, index, classes, TYPE)
         largest, origin = _at_largest(given, row, index, classes, BLOCK, TYPE)
         if given.support is None:
             _from_row(row, own, largest, origin, scalars, classes, BETA, BLOCK)

@@ -83,7 +83,7 @@ def target_of(labels, index, classes):
 def write_error(gradients, start, place, p, target, factor, classes):
     """(p − y) · factor of some classes of a row that starts at `start`."""
     error = (p - tl.where(place == target, 1.0, 0.0)) * factor
-    tl.store(gradients + start + place, error.to(gradients.dtype.element_ty), mask=place < classes)
+    write(gradients + start + place, error, place < classes)
 
 
 @triton.jit

@@ -18,9 +18,10 @@ def map_of_rows(
     BETA: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Writes `MapOutputs` but the support. `left` [rows] is 0 for rows that are done; None: none is."""
-    for index in range(tl.program_id(0), rows, tl.num_programs(0)):
-        if is_left(left, orders, index):
-            start = (tl.zeros([], tl.int64) + index) * classes
+    for number in range(tl.program_id(0), rows, tl.num_programs(0)):
+        index = tl.zeros([], tl.int64) + number
+        if is_to_do(left, orders, index):
+            start = index * classes
             largest, x, solution, scalars = _solved(logits + start, orders, index, classes, BETA, BLOCK, WHOLE)
             _, _, temperature, _, power = scalars
             total = tl.where(outputs.is_defined(largest), solution.total, float("nan"))
@@ -42,9 +43,10 @@ def loss_of_rows(
     BETA: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Writes `LossOutputs`. `left` is as for `map_of_rows`."""
-    for index in range(tl.program_id(0), rows, tl.num_programs(0)):
-        if is_left(left, orders, index):
-            start = (tl.zeros([], tl.int64) + index) * classes
+    for number in range(tl.program_id(0), rows, tl.num_programs(0)):
+        index = tl.zeros([], tl.int64) + number
+        if is_to_do(left, orders, index):
+            start = index * classes
             target, counted, is_class, factor = outputs.target_of(labels, index, classes)
             place = tl.arange(0, BLOCK)
             if counted:
@@ -82,17 +84,17 @@ def loaded(row, place, classes):
 
 
 @triton.jit
-def is_left(left, orders, index):
-    is_left = equation.is_smooth(orders, index)
+def is_to_do(left, orders, index):
+    to_do = equation.is_smooth(orders, index)
     if left is not None:
-        is_left = is_left & (tl.load(left + index) != 0)
-    return is_left
+        to_do = to_do & (tl.load(left + index) != 0)
+    return to_do
 
 
 @triton.jit
 def _solved(row, orders, index, classes, BETA: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
     """The row's largest logit, its first block measured from that, its solution, and its orders."""
-    q, r, temperature, delta, power = equation.orders_of(orders, index, classes, tl.float32)
+    q, r, temperature, delta, power = equation.load_orders(orders, index, classes, tl.float32)
     z = loaded(row, tl.arange(0, BLOCK), classes)
     if WHOLE:
         largest = largest_of(z)

@@ -72,9 +72,10 @@ class Point(NamedTuple):
 @triton.jit
 def map_of_rows_in_float64(logits, out, orders, rows, classes, BLOCK: tl.constexpr, ROUGH: tl.constexpr):
     """Writes `MapOutputs` but the support; of all rows, or where ROUGH of those that are not smooth."""
-    for index in range(tl.program_id(0), rows, tl.num_programs(0)):
-        if (equation.is_smooth(orders, index) == 0) | (not ROUGH):
-            start = (tl.zeros([], tl.int64) + index) * classes
+    for number in range(tl.program_id(0), rows, tl.num_programs(0)):
+        index = tl.zeros([], tl.int64) + number
+        if equation.is_mine(orders, index, tl.float64, ROUGH):
+            start = index * classes
             row = _row(logits + start, orders, index, classes, BLOCK)
             root, solution = _solution(row)
             total = tl.where(outputs.is_defined(row.largest), solution.total, float("nan"))
@@ -90,9 +91,10 @@ def map_of_rows_in_float64(logits, out, orders, rows, classes, BLOCK: tl.constex
 @triton.jit
 def loss_of_rows_in_float64(logits, labels, out, orders, rows, classes, BLOCK: tl.constexpr, ROUGH: tl.constexpr):
     """Writes `LossOutputs`, of the same rows. The gradient may overwrite the logits."""
-    for index in range(tl.program_id(0), rows, tl.num_programs(0)):
-        if (equation.is_smooth(orders, index) == 0) | (not ROUGH):
-            start = (tl.zeros([], tl.int64) + index) * classes
+    for number in range(tl.program_id(0), rows, tl.num_programs(0)):
+        index = tl.zeros([], tl.int64) + number
+        if equation.is_mine(orders, index, tl.float64, ROUGH):
+            start = index * classes
             target, counted, is_class, factor = outputs.target_of(labels, index, classes)
             if counted:
                 own = tl.load(logits + start + tl.where(is_class, target, 0)).to(tl.float64)
@@ -105,8 +107,7 @@ def loss_of_rows_in_float64(logits, labels, out, orders, rows, classes, BLOCK: t
                     _, _, power = _terms(_loaded(row, first), root, row.delta)
                     p = power / total
                     if out.gradients is not None:
-                        error = (p - tl.where(place == target, 1.0, 0.0)) * factor
-                        outputs.write(out.gradients + start + place, error, place < classes)
+                        outputs.write_error(out.gradients, start, place, p, target, factor, classes)
                     if out.slopes is not None:
                         slope += equation.renyi_slopes(p, solution.renyi, row.delta)
                 outputs.write_loss(
@@ -122,7 +123,7 @@ def loss_of_rows_in_float64(logits, labels, out, orders, rows, classes, BLOCK: t
 
 @triton.jit
 def _row(logits, orders, index, classes, BLOCK: tl.constexpr):
-    q, r, temperature, delta, _ = equation.orders_of(orders, index, classes, tl.float64)
+    q, r, temperature, delta, _ = equation.load_orders(orders, index, classes, tl.float64)
     place = tl.arange(0, BLOCK)
     top = tl.full([BLOCK], -float("inf"), tl.float64)
     for first in range(0, classes, BLOCK):

@@ -57,7 +57,7 @@ LOSS = Kernels(
 def solve_rows(kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: Orders) -> None:
     """Solve all rows; `given` are the kernels' arguments between the logits and the orders."""
     count, classes = shape_of(logits)
-    way, before = way_of(logits, orders), (logits, *given, orders_of(orders, logits))
+    way, before = way_of(logits, orders), (logits, *given, orders_for_kernels(orders, logits))
     left, constants = None, {"BETA": beta_of(orders[0])}
     with torch.cuda.device_of(logits):
         if way == "together":
@@ -75,7 +75,7 @@ def solve_rows(kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: O
     solve_in_float64(kernels, logits, given, orders)
 
 
-def solve_rows_left(
+def solve_rows_in_one_program(
     kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: Orders, left: Tensor | None
 ) -> None:
     """Solve the rows that kernels like those of `lanes` left, or where that is None all rows, in one program each."""
@@ -93,7 +93,7 @@ def _solve_in_rows(kernels: Kernels, logits: Tensor, given: Sequence[Any], order
     else:
         block, warps = _BLOCK, warps_of(_BLOCK, 8)
     programs = count if left is None else min(count, programs_of(logits, warps))
-    arguments = logits, *given, orders_of(orders, logits), left, count, classes
+    arguments = logits, *given, orders_for_kernels(orders, logits), left, count, classes
     constants = {"BETA": beta_of(orders[0]), "BLOCK": block, "WHOLE": classes <= _WHOLE}
     launch(kernels.rows, (programs,), arguments, {"num_warps": warps}, **constants)
 
@@ -102,7 +102,7 @@ def solve_in_float64(kernels: Kernels, logits: Tensor, given: Sequence[Any], ord
     """Solve the rows that need float64."""
     (count, classes), needed = shape_of(logits), rows_in_need_of_float64(logits, orders)
     if needed != "none":
-        arguments = logits, *given, orders_of(orders, logits, tl.float64), count, classes
+        arguments = logits, *given, orders_for_kernels(orders, logits, tl.float64), count, classes
         block = min(triton.next_power_of_2(classes), _WIDE_BLOCK)
         options, constants = {"num_warps": warps_of(block, 4)}, {"BLOCK": block, "ROUGH": needed == "rough"}
         with torch.cuda.device_of(logits):
@@ -145,7 +145,7 @@ def passes(values: Tensor, orders: Orders) -> list[dict[str, Any]]:
     return passes if rows == "none" else [*passes, {"TYPE": tl.float64, "ROUGH": rows == "rough"}]
 
 
-def orders_of(orders: Orders, values: Tensor, dtype: tl.dtype = tl.float32) -> equation.Orders:
+def orders_for_kernels(orders: Orders, values: Tensor, dtype: tl.dtype = tl.float32) -> equation.Orders:
     """The orders for kernels. In float64 numbers are tensors, too, since Triton passes a number as float32."""
     at: list[Tensor | None] = [order if isinstance(order, Tensor) else None for order in orders]
     numbers = [0.0 if isinstance(order, Tensor) else order for order in orders]

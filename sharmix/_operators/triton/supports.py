@@ -39,7 +39,10 @@ class Supports:
             self.counts[: len(some)].copy_(some, non_blocking=not torch.are_deterministic_algorithms_enabled())
 
 
-def supports_of(weight: Tensor) -> Supports:
+def supports_of(weight: Tensor) -> Supports | None:
+    """Of a weight that is computed anew for each step nothing is known: dense products serve it."""
+    if not weight.is_leaf:
+        return None
     if weight not in _known:
         _known[weight] = Supports(weight.is_cuda)
     return _known[weight]

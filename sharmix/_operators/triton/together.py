@@ -15,7 +15,7 @@ import triton.language as tl
 
 from sharmix._operators.triton import equation, outputs
 from sharmix._operators.triton.elementary import largest_of, sum_of_four
-from sharmix._operators.triton.rows import is_left, loaded
+from sharmix._operators.triton.rows import is_to_do, loaded
 
 _ROUNDS = tl.constexpr(equation.MOST_STEPS.value + 2)  # of exchanges: the largest, a sum for each step, the slopes
 NUMBERS_OF_PROGRAM = _ROUNDS.value * 4 + 1  # float32 for each program of a row: what it exchanges, and the counter
@@ -36,8 +36,8 @@ def map_of_rows_together(
 ):
     """Writes `MapOutputs` but the support. `numbers` [rows, `NUMBERS_OF_PROGRAM`, PROGRAMS] are 0."""
     index, exchange = _exchange_of(numbers, PROGRAMS)
-    if is_left(None, orders, index):
-        row, place = tl.cast(index, tl.int64) * classes, exchange.program * BLOCK + tl.arange(0, BLOCK)
+    if is_to_do(None, orders, index):
+        row, place = index * classes, exchange.program * BLOCK + tl.arange(0, BLOCK)
         x, largest, top, solution, scalars = _solved(logits + row, place, orders, index, classes, exchange, BETA)
         _, _, _, _, power = scalars
         total = tl.where(outputs.is_defined(largest), solution.total, float("nan"))
@@ -53,8 +53,8 @@ def loss_of_rows_together(
 ):
     """Writes `LossOutputs`. `numbers` are as for `map_of_rows_together`."""
     index, exchange = _exchange_of(numbers, PROGRAMS)
-    if is_left(None, orders, index):
-        row, place = tl.cast(index, tl.int64) * classes, exchange.program * BLOCK + tl.arange(0, BLOCK)
+    if is_to_do(None, orders, index):
+        row, place = index * classes, exchange.program * BLOCK + tl.arange(0, BLOCK)
         target, counted, is_class, factor = outputs.target_of(labels, index, classes)
         if counted:
             own = tl.load(logits + row + tl.where(is_class, target, 0)).to(tl.float32)
@@ -80,7 +80,7 @@ def loss_of_rows_together(
 
 @triton.jit
 def _exchange_of(numbers, PROGRAMS: tl.constexpr):
-    index, program = tl.program_id(0) // PROGRAMS, tl.program_id(0) % PROGRAMS
+    index, program = (tl.program_id(0) // PROGRAMS).to(tl.int64), tl.program_id(0) % PROGRAMS
     own = numbers + index * ((_ROUNDS * 4 + 1) * PROGRAMS)
     arrivals = (own + _ROUNDS * 4 * PROGRAMS).to(tl.pointer_type(tl.int32), bitcast=True)
     return index, Exchange(own, arrivals, program, tl.arange(0, PROGRAMS))
@@ -89,7 +89,7 @@ def _exchange_of(numbers, PROGRAMS: tl.constexpr):
 @triton.jit
 def _solved(row, place, orders, index, classes, exchange, BETA: tl.constexpr):
     """The span's x, the row's largest logit and its place, its solution, and its orders."""
-    q, r, temperature, delta, power = equation.orders_of(orders, index, classes, tl.float32)
+    q, r, temperature, delta, power = equation.load_orders(orders, index, classes, tl.float32)
     z = loaded(row, place, classes)
     own = largest_of(z)
     slots = exchange.numbers + exchange.programs
