@@ -138,6 +138,7 @@ def test_long_rows_without_a_bias_are_read_block_by_block(monkeypatch):
 
 @pytest.mark.parametrize("room", [32, 128, 0])
 def test_a_label_that_is_no_class_makes_its_row_nan(monkeypatch, room):
+    monkeypatch.setattr(_linear_loss, "may_read", lambda values: False)
     tensors, targets = problem()
     targets[1] = CLASSES
     loss, by_hidden, by_weight, by_bias = computed(monkeypatch, tensors, targets, room=room)
