@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from sharmix import _linear_loss, functional
+from sharmix import _layer_in_blocks, _linear_loss, functional
 from sharmix._activation import Activation
 from sharmix._arguments import Order, checked, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
@@ -438,7 +438,7 @@ class AlphaReLU(Activation):
                 _linear_loss.linear_loss(loss, [], hidden, weight, bias, targets, False, **options)
             some = hidden[targets != options.get("ignore_index", -100)]
             layer = _linear_loss.as_autocast(some, weight, bias)
-            self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
+            self._calibrate(logits for _, logits in _layer_in_blocks.logits_in_parts(*layer))
         return super().linear_loss(hidden, weight, bias, targets, **options)
 
     def _has_threshold(self) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import linear
 
 import sharmix
-from sharmix import _linear_loss
+from sharmix import _layer_in_blocks
 from tests.sharmix.cases import every_case
 
 pytestmark = pytest.mark.usefixtures("each_backend")
@@ -16,7 +16,7 @@ CLASSES, FEATURES = 60, 8
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(_linear_loss, "_CHUNK_BYTES", 7 * CLASSES * 8)  # 7 rows of float64
+    monkeypatch.setattr(_layer_in_blocks, "_CHUNK_BYTES", 7 * CLASSES * 8)  # 7 rows of float64
 
 
 def layer(scale, tokens=30, dtype=torch.float64):

@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 from torch.nn.functional import linear
 
 import sharmix
-from sharmix import _linear_loss, parallel
+from sharmix import _layer_in_blocks, parallel
 from tests.sharmix.cases import every_case
 
 SIZES = {1: [75], 2: [5, 70], 3: [40, 0, 35], 4: [1, 30, 24, 20]}
@@ -257,7 +257,7 @@ def check_layer_in_parts():
     for sizes in ([5, 70], [75, 0]):
         inputs = [one.clone().requires_grad_() for one in (hidden, weight.split(sizes)[rank])]
         with pytest.MonkeyPatch.context() as patch, messages() as seen:
-            patch.setattr(_linear_loss, "_CHUNK_BYTES", 4 * 75 * 16)
+            patch.setattr(_layer_in_blocks, "_CHUNK_BYTES", 4 * 75 * 16)
             loss = parallel.vocab_parallel_linear_loss(*inputs, None, y, label_smoothing=0.1, candidates=75)
         assert [name for name, _ in seen].count("all_gather_into_tensor") > 3
         whole = [one.clone().requires_grad_() for one in (hidden, weight)]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix import _linear_loss
+from sharmix import _layer_in_blocks, _linear_loss
 from sharmix._operators.triton import layer, solving, supports
 from tests.sharmix.cases import every_case
 from tests.sharmix.interpreter import patch_the_language_once_a_launch  # noqa: F401 (a fixture)
@@ -48,7 +48,7 @@ def problem(rows=9, classes=CLASSES, scale=4.0, dtype=torch.float32, frequent=0)
 def computed(monkeypatch, tensors, targets, orders=(1.25, 1.5, 1.0), room=32, chunk=4, **options):
     """The loss and its gradients by layer and learned orders; with `room` 0 by dense products."""
     size = chunk * len(tensors[1]) * tensors[0].element_size()
-    monkeypatch.setattr(_linear_loss, "_CHUNK_BYTES", size)
+    monkeypatch.setattr(_layer_in_blocks, "_CHUNK_BYTES", size)
     monkeypatch.setattr(supports.Supports, "room", lambda self, classes: room)
     loss = sharmix.linear_fenchel_young_loss(*tensors, targets, *orders, **options)
     learned = [order for order in orders if isinstance(order, torch.Tensor)]
@@ -58,7 +58,7 @@ def computed(monkeypatch, tensors, targets, orders=(1.25, 1.5, 1.0), room=32, ch
 def expected(tensors, targets, orders=(1.25, 1.5, 1.0), **options):
     """The same in float64, but of the logits that the kernels read; and the error p − y."""
     hidden, weight, bias = tensors
-    parts = _linear_loss.logits_in_parts(hidden, weight, bias, widens=False)
+    parts = _layer_in_blocks.logits_in_parts(hidden, weight, bias, widens=False)
     logits = torch.cat([part.double() for _, part in parts]).requires_grad_()
     learned = [order.detach().double().requires_grad_() for order in orders if isinstance(order, torch.Tensor)]
     loss = sharmix.fenchel_young_loss(logits, targets, *(learned or orders), **options)
