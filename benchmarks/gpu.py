@@ -52,7 +52,7 @@ def check_device() -> None:
     if os.environ.get("TRITON_INTERPRET") == "1":
         sys.exit("make gpu needs compiled kernels; unset TRITON_INTERPRET, which is 1")
     if sharmix.backend("cuda") != "triton":
-        sys.exit("make gpu needs the package triton, which is not installed")
+        sys.exit("make gpu needs Triton's kernels; `python -m sharmix` says why they are not in use")
 
 
 def cells(part: str, settings: Settings) -> Iterator[Row]:
@@ -124,13 +124,13 @@ def speeds(settings: Settings, device: torch.device) -> dict[str, float]:
 
 
 def bound(kind: str, cell: Row, speed: Mapping[str, float]) -> float:
-    """Seconds that a step needs for the bytes it must move, and for its products if it leaves out no zeros."""
+    """Seconds that the bytes of a step need, or its products if these need longer; of what it does not leave out."""
     product = speed[cell["dtype"]]
-    if kind == "attention":  # two products forward and five backward, each of half of the scores
-        return 7 * cell["heads"] * cell["length"] ** 2 * cell["features"] / product
+    if kind == "attention":  # two products forward and four backward, each of half of the scores
+        return 6 * cell["heads"] * cell["length"] ** 2 * cell["features"] / product
     logits = cell["rows"] * cell["classes"]
     moved = PASSES[kind] * logits * getattr(torch, cell["dtype"]).itemsize
-    return moved / speed["copy"] + 6 * logits * cell.get("features", 0) / product
+    return max(moved / speed["copy"], 6 * logits * cell.get("features", 0) / product)
 
 
 def waiting(device: torch.device) -> Step:
@@ -146,10 +146,9 @@ def row_of(one: Contender, cell: Row) -> Row:
 def measured(part: str, settings: Settings, deadline: float) -> Iterator[Row]:
     """The rows of a part, as far as they can be measured before the deadline."""
     kind, device = PARTS[part][0], torch.device(settings["device"])
-    speed, baseline = speeds(settings, device), {}
+    speed = speeds(settings, device)
     for cell in cells(part, settings):
-        tensors, grad = drawn(part, cell, settings)
-        baseline.clear()
+        (tensors, grad), baseline = drawn(part, cell, settings), None
         for one in gpu_contenders(kind, device):
             if time.monotonic() > deadline:
                 return
@@ -157,10 +156,12 @@ def measured(part: str, settings: Settings, deadline: float) -> Iterator[Row]:
             row["bound_microseconds"] = 1e6 * bound(kind, cell, speed)
             try:
                 step, run, own = prepared(one, tensors, grad)
-                if one.name == BASELINES[kind]:
-                    baseline[one.name] = step
-                row |= measurements(step, baseline[BASELINES[kind]], settings, device)
-                row["worst_sum"] = None if one.source == "floor" else worst_sum(kind, run, own)
+                baseline = step if one.name == BASELINES[kind] else baseline
+                if baseline is None:
+                    row["note"] = f"not measured: {BASELINES[kind]}, with which it is compared, failed"
+                else:
+                    row |= measurements(step, baseline, settings, device)
+                    row["worst_sum"] = None if one.source == "floor" else worst_sum(kind, run, own)
             except ModuleNotFoundError as error:
                 row["note"] = f"not installed: pip install {one.source} ({error})"
             except Exception as error:  # an error of another package is no reason to stop
@@ -261,13 +262,17 @@ def record(part: str, settings: Settings, folder: Path, about: Row, deadline: fl
     kind, device = PARTS[part][0], torch.device("cpu")
     rows = [row_of(one, cell) for cell in cells(part, settings) for one in gpu_contenders(kind, device)]
     done, last = 0, ""
+
+    def write() -> None:  # before all and after each, in case the process is stopped
+        write_csv([row | {"version": version(row["source"])} | about for row in rows], folder / f"gpu_{part}.csv")
+
+    write()
     for row in measured(part, settings, deadline):
         if heading(row) != last:
             print(last := heading(row), f"\n{'µs':>48}{'ratio':>8}{'of bound':>10}{'host, µs':>10}", sep="")
         print(line(row), flush=True)
         rows[done], done = row, done + 1
-        written = [one | {"version": version(one["source"])} | about for one in rows]
-        write_csv(written, folder / f"gpu_{part}.csv")  # now, in case the process is stopped
+        write()
     if done < len(rows):
         print(f"{part}: {len(rows) - done} of {len(rows)} rows are not measured, for the time was over")
     if any(row["source"] == "sharmix" and row["note"].startswith(FAILED) for row in rows):
@@ -282,6 +287,7 @@ def finished(part: str, settings: Settings, folder: Path, about: Row, deadline: 
     process.join(max(0.0, deadline - time.monotonic()) + settings["spare_seconds"])
     if process.is_alive():
         process.kill()
+        process.join()  # so that its memory is free for the next part
         print(f"{part}: stopped, for a call does not end")
     return process.exitcode == 0
 

@@ -123,15 +123,10 @@ class Activation(nn.Module, ABC):
         A parameter that the loss does not use gets the gradient 0.
         """
         loss, learned = self._loss_of_parts(), [*self.parameters(), *self.buffers()]
-        kind = self._is_softmax(), self._regulariser()
-        return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, *kind, **options)
-
-    def _is_softmax(self) -> bool:
-        """Whether the loss is cross-entropy, for which `linear_loss` has a faster way."""
-        return False
+        return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, self._regulariser(), **options)
 
     def _regulariser(self) -> SharmaMittalRegulariser | None:
-        """The regulariser of the loss, if it is SharMiX's, for which `linear_loss` has kernels on CUDA."""
+        """The regulariser of the loss, if it is one of SharMiX's, for which `linear_loss` has faster ways."""
         return None
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:

@@ -124,11 +124,14 @@ def one_value(order: Order, name: str) -> Order:
     return order.reshape(())
 
 
+def is_read(order: Tensor, logits: Tensor) -> bool:
+    """Whether the host reads an order of one value; otherwise a kernel on a GPU does."""
+    return may_read(order) or may_read(logits)
+
+
 def number_if_read(order: Order, logits: Tensor) -> Order:
-    """An order of one value as a number, unless a kernel on a GPU is to read it: then it stays a tensor."""
-    if not isinstance(order, Tensor) or not (may_read(order) or may_read(logits)):
-        return order
-    return float(order.item())
+    """An order of one value as a number, if the host reads it."""
+    return float(order.item()) if isinstance(order, Tensor) and is_read(order, logits) else order
 
 
 def typed(order: Order, like: Tensor) -> Tensor:
@@ -224,4 +227,4 @@ def check_operator(
 
 @check_operator("(Tensor values, str name) -> Tensor", lambda values, name: torch.ones_like(values))
 def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
-    return checked_values(values, name).clamp(1, 1)  # which keeps a NaN
+    return torch.where(checked_values(values, name).isnan(), torch.nan, 1.0).to(values.dtype)

@@ -22,7 +22,7 @@ from sharmix._layer_in_blocks import (
     softmax_loss,
 )
 from sharmix._operators.backend import backend
-from sharmix._operators.orders import are_numbers, checked_orders
+from sharmix._operators.orders import Orders, are_numbers, checked_orders
 from sharmix._private_torch import is_plain_tensor, keeps_graph
 from sharmix._targets import check_indices, checked_classes
 from sharmix.functional import Nonconcave, SharmaMittalRegulariser, fenchel_young_loss, orders_of
@@ -49,7 +49,7 @@ def linear_fenchel_young_loss(
 
     The value and gradients are the same as for `fenchel_young_loss(linear(hidden, weight, bias), targets, ...)`, but it
     never holds all logits in memory. The error p − y is mostly 0, so the gradients use only its nonzero entries: on the
-    CPU, and on CUDA by the kernels, if a step before had few of them. They are computed together with the value and
+    CPU, and on CUDA where an earlier step had few of them. They are computed together with the value and
     kept for the backward pass, which cannot be differentiated again.
 
     Args:
@@ -72,9 +72,8 @@ def linear_fenchel_young_loss(
     q, r, temperature = orders
     loss = partial(fenchel_young_loss, q=q, r=r, temperature=temperature, nonconcave=nonconcave)
     learned = [order for order in orders if isinstance(order, Tensor)]
-    is_softmax = not learned and orders == (1.0, 1.0, 1.0)
     regulariser = SharmaMittalRegulariser(*orders, nonconcave)
-    return linear_loss(loss, learned, hidden, weight, bias, targets, is_softmax, regulariser, **options)
+    return linear_loss(loss, learned, hidden, weight, bias, targets, regulariser, **options)
 
 
 def linear_loss(
@@ -84,7 +83,6 @@ def linear_loss(
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
-    is_softmax: bool,
     regulariser: SharmaMittalRegulariser | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
@@ -93,9 +91,9 @@ def linear_loss(
 ) -> Tensor:
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
-    `parameters` are the tensors that the loss may depend on besides its arguments. `is_softmax` is True for the loss of
-    softmax. `regulariser` is that of the loss, if it is SharMiX's. `most_classes` is the largest number of classes of a
-    process, where processes share them and must divide the rows alike.
+    `parameters` are the tensors that the loss may depend on besides its arguments. `regulariser` is that of
+    the loss, if it is one of SharMiX's. `most_classes` is the largest number of classes of a process, where processes
+    share them and must divide the rows alike.
     """
     check_options(ignore_index, label_smoothing, reduction)
     ignore_index = int(ignore_index)
@@ -111,14 +109,16 @@ def linear_loss(
     counted = (classes != ignore_index).sum()
     compute: _LossOfLayer
     entropy: Tensor | float = 0.0
+    is_softmax = regulariser and are_numbers(regulariser.orders) and regulariser.orders == (1.0, 1.0, 1.0)
     if is_softmax and not label_smoothing:
         compute = partial(loss_in_blocks, partial(softmax_loss, ignore_index=ignore_index), most_classes)
-    elif regulariser and _has_kernels(layer, regulariser):
-        parameters = [*(order for order in regulariser.orders if isinstance(order, Tensor)), *parameters]
-        compute = partial(_loss_by_kernels, regulariser.orders, ignore_index, label_smoothing, weight)
+    elif regulariser and (values := _orders_for_kernels(layer, regulariser)):
+        orders = regulariser.orders
+        parameters = [*(order for order in orders if isinstance(order, Tensor)), *parameters]
+        compute = partial(_loss_by_kernels, orders, values, ignore_index, label_smoothing, weight)
         if label_smoothing:
             entropy = _smoothed_entropy(regulariser, weight, label_smoothing)
-            entropy = entropy if reduction == "mean" else entropy * counted
+            entropy = entropy * (counted.clamp_max(1) if reduction == "mean" else counted)
     else:
         compute = partial(loss_in_blocks, partial(loss_by_autograd, partial(loss, reduction="sum")), most_classes)
     count, learns = counted if reduction == "mean" else torch.ones_like(counted), torch.is_grad_enabled()
@@ -128,22 +128,22 @@ def linear_loss(
     return value - entropy if isinstance(entropy, Tensor) else value
 
 
-def _has_kernels(layer: OutputLayer, regulariser: SharmaMittalRegulariser) -> bool:
-    """Whether Triton's kernels compute the loss of the layer. They choose by no value of the device."""
-    hidden, orders = layer.hidden, regulariser.orders
+def _orders_for_kernels(layer: OutputLayer, regulariser: SharmaMittalRegulariser) -> Orders | None:
+    """The checked orders, if Triton's kernels compute the loss of the layer. No value of the device decides that."""
+    hidden = layer.hidden
     if backend(hidden.device) != "triton" or hidden.dtype not in (torch.float32, *HALF):
-        return False
+        return None
     if not all(is_plain_tensor(part) for part in (hidden, layer.weight, layer.targets)):
-        return False
-    if not are_numbers(orders):
-        return regulariser.nonconcave == "global"
+        return None
     from sharmix._operators.triton.solving import rows_in_need_of_float64  # which imports Triton
 
-    return rows_in_need_of_float64(hidden, orders) == "none"
+    values = checked_orders(layer.weight.T, regulariser.orders, regulariser.nonconcave)
+    return None if rows_in_need_of_float64(hidden, values) == "all" else values
 
 
 def _loss_by_kernels(
     orders: Any,
+    values: Orders,
     ignore_index: int,
     smoothing: float,
     known_by: Tensor,
@@ -151,7 +151,7 @@ def _loss_by_kernels(
     wanted: Sequence[bool],
     parameters: Sequence[Tensor],
 ) -> LayerLoss:
-    """SharMiX's loss on CUDA, but for the entropy of smoothed targets.
+    """SharMiX's loss on CUDA, but for the entropy of smoothed targets; `values` are the checked orders.
 
     The first parameters are the learned orders. By these the loss depends on the others, whose gradient here is 0.
     """
@@ -160,7 +160,7 @@ def _loss_by_kernels(
     hidden, weight, bias, targets = layer
     if may_read(hidden):
         checked_classes(targets, len(weight), ignore_index)
-    values, parts = checked_orders(weight.T, orders), logits_in_parts(hidden, weight, bias, widens=False)
+    parts = logits_in_parts(hidden, weight, bias, widens=False)
     is_learned = [any(order is one for one in parameters) for order in orders]
     problem = Layer(hidden, weight, targets, values, ignore_index, smoothing, wanted, True in is_learned)
     value, gradients, slopes = layer_loss(parts, problem, known_by)

@@ -56,6 +56,8 @@ def _cuda_facts() -> dict[str, str]:
     if facts["implementation"] == "triton":
         return facts
     why = _PLAIN_TORCH if backend.is_plain_torch() else "the package triton is not installed"
+    if torch.version.hip:
+        why = "this torch is built for ROCm, for which the kernels are not made"
     if not torch.cuda.is_available():
         built = torch.version.cuda or torch.version.hip
         why = "torch finds no CUDA device" if built else "this torch is built without CUDA"

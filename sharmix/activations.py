@@ -57,8 +57,8 @@ class Softmax(Activation):
     def conjugate(self, logits: Tensor) -> Tensor:
         return logits.logsumexp(-1)
 
-    def _is_softmax(self) -> bool:
-        return type(self) is Softmax
+    def _regulariser(self) -> SharmaMittalRegulariser | None:
+        return SharmaMittalRegulariser(1.0, 1.0, 1.0, "global") if type(self) is Softmax else None
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         if not _are_classes(targets, logits, ignore_index):
@@ -435,7 +435,7 @@ class AlphaReLU(Activation):
         if not self._has_threshold() and not getattr(hidden, "is_meta", False):
             loss = partial(functional.alpha_relu_loss, alpha=self.alpha, tau=0.0)
             with torch.no_grad():  # raises before it calibrates
-                _linear_loss.linear_loss(loss, [], hidden, weight, bias, targets, False, **options)
+                _linear_loss.linear_loss(loss, [], hidden, weight, bias, targets, **options)
             some = hidden[targets != options.get("ignore_index", -100)]
             layer = _linear_loss.as_autocast(some, weight, bias)
             self._calibrate(logits for _, logits in _layer_in_blocks.logits_in_parts(*layer))

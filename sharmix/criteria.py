@@ -36,7 +36,7 @@ class FenchelYoungLoss(nn.Module):
         TypeError, ValueError: as for `fenchel_young_loss`. The constructor raises them for an option.
 
     Warns:
-        UserWarning: once, if the logits of the first call are probabilities; on a GPU only with SHARMIX_CHECK=1.
+        UserWarning: once, if the first logits on the CPU are probabilities; with SHARMIX_CHECK=1, also on a GPU.
 
     Example:
         >>> criterion = sharmix.FenchelYoungLoss("sparsemax", label_smoothing=0.1)

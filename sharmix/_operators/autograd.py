@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked_memory, may_read
+from sharmix._arguments import Order, checked_memory, is_read
 from sharmix._caller import Caller, current_caller, is_last_derivative
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import any_device, backend, torch_operators
@@ -32,7 +32,7 @@ def solved(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller, want
     backward pass p* is kept, and on CUDA the places of up to 512 classes of the support of each long row.
     """
     if goes_directly(caller, logits, orders):
-        return Map.apply(logits, (orders, nonconcave, wants_conjugate), *_tensors(orders))
+        return Map.apply(logits, (orders, nonconcave, wants_conjugate), *_tensors(orders, logits))
     if caller.is_compiled and caller.has_tangents:
         raise NotImplementedError("torch.compile drops forward-mode tangents here; compile a derivative in reverse")
     if caller.is_compiled and caller.is_transformed and not vmap_active():
@@ -61,7 +61,9 @@ def class_loss(
     The mean or sum of a small batch, or on CUDA of any batch, keeps the gradient instead, computed with the value.
     """
     if goes_directly(caller, logits, orders) and is_plain_tensor(targets):
-        return ClassLoss.apply(logits, targets, (orders, nonconcave, ignore_index, reduction), *_tensors(orders))
+        return ClassLoss.apply(
+            logits, targets, (orders, nonconcave, ignore_index, reduction), *_tensors(orders, logits)
+        )
     learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
     inputs = logits, targets, *separated(orders), nonconcave, ignore_index, reduction, learned
     return torch_operators.class_loss(*inputs)[0]
@@ -148,7 +150,7 @@ class ClassLoss(torch.autograd.Function):
         return gradient, None, None, *_wanted_slopes(slopes, wanted)
 
 
-def _tensors(orders: Orders) -> Sequence[Tensor | None]:
+def _tensors(orders: Orders, logits: Tensor) -> Sequence[Tensor | None]:
     """The orders that a node needs as tensors, in their places: learned ones, and all of which it has not the value.
 
     So torch notices if one of them is changed before the backward pass.
@@ -156,7 +158,7 @@ def _tensors(orders: Orders) -> Sequence[Tensor | None]:
     if are_numbers(orders):
         return ()  # an input that nobody needs takes a node time, too
     kept = [
-        isinstance(order, Tensor) and (order.requires_grad or order.numel() != 1 or not may_read(order))
+        isinstance(order, Tensor) and (order.requires_grad or order.numel() != 1 or not is_read(order, logits))
         for order in orders
     ]
     return [order if keep else None for order, keep in zip(orders, kept, strict=True)]  # type: ignore[misc]

@@ -81,7 +81,7 @@ _warned = False
 def backend(device: str | torch.device = "cpu") -> Backend:
     """The implementation in use for tensors on a device.
 
-    It is `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device and the package
+    It is `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds an NVIDIA GPU and the package
     `triton` is installed; or `torch` for plain torch operations, which give the same results but are slower. On a Mac's
     GPU (`mps`), which has no float64, they solve in float32 (see the page on installation).
 

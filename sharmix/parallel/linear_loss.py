@@ -69,9 +69,7 @@ def vocab_parallel_linear_loss(
         vocab_parallel_loss, q=q, r=r, temperature=temperature, group=group, sizes=sizes, candidates=candidates
     )
     hidden = _SummedGradient.apply(hidden, group)
-    return _linear_loss.linear_loss(
-        loss, learned, hidden, weight, bias, targets, False, most_classes=max(sizes), **options
-    )
+    return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, most_classes=max(sizes), **options)
 
 
 def _sizes_of_all(weight: Tensor, group: dist.ProcessGroup) -> list[int]:

@@ -92,3 +92,6 @@ def test_cuda(printed, monkeypatch):
     assert printed("CUDA")[1:] == ["implementation: triton", status]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "triton" else find(name))
     assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: the package triton is not installed"]
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    why = "this torch is built for ROCm, for which the kernels are not made"
+    assert printed("CUDA")[1:] == ["implementation: torch", status, f"not triton: {why}"]

@@ -223,6 +223,27 @@ def test_errors_of_rows_of_all_sizes():
 
 
 @pytest.mark.slow
+def test_errors_of_classes_that_have_just_joined():
+    """For q between 1.5 and 2 their gradient rises like p^(2−q), steeper than any line.
+
+    So single classes of thousands are wrong by up to a hundredth of the largest. The mean over the row is not.
+    """
+
+    def gradient(z, direction, q):
+        z = z.clone().requires_grad_()
+        return torch.autograd.grad((sharmix.sharmix(z, q, q) * direction).sum(), z)[0]
+
+    errors, means = {}, {}
+    for q, classes in itertools.product([1.6, 1.79, 1.95], (1000, 4000)):
+        given = rows(64, classes, scale=0.01), rows(64, classes).flip(0)
+        found, exact = solved(PLAIN, gradient, *given, q), gradient(*(one.double() for one in given), q)
+        wrong = (found - exact).abs() / exact.abs().amax(-1, keepdim=True).clamp_min(1)
+        errors[q, classes], means[q, classes] = wrong.max().item(), wrong.mean(-1).max().item()
+    assert_errors_within(errors, 1e-2)
+    assert_errors_within(means, GOAL)
+
+
+@pytest.mark.slow
 def test_thousands_of_ties_beside_one_class():
     """The rounding errors of all of them add up where they have just joined the support."""
     errors = {}

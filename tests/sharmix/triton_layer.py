@@ -108,6 +108,20 @@ def test_learned_orders_get_their_slopes(monkeypatch):
         assert_close(found[4:], true[4:], 1e-5)
 
 
+def test_tensors_that_the_host_reads_are_treated_as_numbers(monkeypatch):
+    tensors, targets = problem()
+    orders = [torch.tensor(value, requires_grad=True) for value in (1.75, 1.25, 1.0)]  # float32 is not enough
+    assert_close(computed(monkeypatch, tensors, targets, orders, 128), expected(tensors, targets, orders)[0])
+
+
+def test_orders_get_no_gradient_from_smoothed_targets_of_which_no_row_counts(monkeypatch):
+    tensors, targets = problem()
+    orders = [torch.tensor(value, requires_grad=True) for value in (1.3, 1.6, 2.0)]
+    found = computed(monkeypatch, tensors, torch.full_like(targets, -100), orders, label_smoothing=0.1)
+    assert found[0].isnan()
+    assert not any(slope.any() for slope in found[1:])
+
+
 def test_modules_pass_gradients_on_to_their_parameters(monkeypatch):
     tensors, targets = problem()
     act = sharmix.Entmax(1.5, learned=True)
