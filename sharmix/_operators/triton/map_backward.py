@@ -28,6 +28,14 @@ class Given(NamedTuple):
     counts: Any
 
 
+class Row(NamedTuple):
+    """Where the p of a row, its g and its gradient begin."""
+
+    probabilities: Any
+    grads: Any
+    by_logits: Any
+
+
 class Point(NamedTuple):
     """R_q, R_(2−q) and q − 1 of a row, and the logarithm of its largest p, from which others are measured."""
 
@@ -35,6 +43,20 @@ class Point(NamedTuple):
     mirrored: Any
     delta: Any
     reference: Any
+
+
+class Sums(NamedTuple):
+    """Over a row: the mean of g, its covariances, and what the slopes need."""
+
+    mean: Any
+    along: Any
+    covariance: Any
+    weight: Any
+    along_p: Any
+    along_weighted: Any
+    tilted: Any
+    shannon: Any
+    renyi_slope: Any
 
 
 @triton.jit
@@ -46,7 +68,7 @@ def map_backward(
     index = tl.program_id(0).to(tl.int64)
     if equation.is_mine(orders, index, TYPE, ROUGH):
         start = index * classes
-        row = (given.probabilities + start, given.grads + start, by_logits + start)
+        row = Row(given.probabilities + start, given.grads + start, by_logits + start)
         own = None if slopes is None else slopes + index * 3
         scalars = equation.load_orders(orders, index, classes, TYPE)
         largest, origin = _at_largest(given, row, index, classes, BLOCK, TYPE)
@@ -70,27 +92,29 @@ def _from_list(
     entry = tl.arange(0, ROOM)
     place = tl.load(support + entry, mask=entry < count, other=0)
     p, direction = _loaded(row, place, entry < count, origin)
-    risen, fallen = _entropy_terms(p, largest, scalars[3], BETA)
-    point = _point(risen, fallen, largest, scalars[3])
+    _, _, _, delta, _ = scalars
+    risen, fallen = _entropy_terms(p, largest, delta, BETA)
+    point = _point(risen, fallen, largest, delta)
     sums = _sums(_terms(p, direction, point, slopes is not None, BETA), point, slopes is not None)
     factors = _factors(slopes, sums, point, scalars)
     for first in range(0, classes, BLOCK):
         others = first + tl.arange(0, BLOCK)
-        tl.store(row[2] + others, tl.zeros([BLOCK], row[2].dtype.element_ty), mask=others < classes)
+        tl.store(row.by_logits + others, tl.zeros([BLOCK], row.by_logits.dtype.element_ty), mask=others < classes)
     tl.debug_barrier()  # the zeros come first
     _write(row, place, entry < count, p, direction, sums, factors, point, BETA)
 
 
 @triton.jit
 def _from_row(row, slopes, largest, origin, scalars, classes, BETA: tl.constexpr, BLOCK: tl.constexpr):
+    _, _, _, delta, _ = scalars
     risen = tl.zeros([BLOCK], largest.dtype)
     fallen = risen
     for first in range(0, classes, BLOCK):
         place = first + tl.arange(0, BLOCK)
-        p = tl.load(row[0] + place, mask=place < classes, other=0.0).to(largest.dtype)
-        rise, fall = _entropy_terms(p, largest, scalars[3], BETA)
+        p = tl.load(row.probabilities + place, mask=place < classes, other=0.0).to(largest.dtype)
+        rise, fall = _entropy_terms(p, largest, delta, BETA)
         risen, fallen = risen + rise, fallen + fall
-    point = _point(risen, fallen, largest, scalars[3])
+    point = _point(risen, fallen, largest, delta)
     totals = _terms(risen * 0, risen * 0, point, slopes is not None, BETA)
     for first in range(0, classes, BLOCK):
         place = first + tl.arange(0, BLOCK)
@@ -111,20 +135,20 @@ def _at_largest(given, row, index, classes, BLOCK: tl.constexpr, TYPE: tl.conste
         top = tl.load(given.tops + index)
     else:
         place = tl.arange(0, BLOCK)
-        highest, where = tl.load(row[0] + place, mask=place < classes, other=-1.0).to(TYPE), place
+        highest, where = tl.load(row.probabilities + place, mask=place < classes, other=-1.0).to(TYPE), place
         for first in range(BLOCK, classes, BLOCK):
-            other = tl.load(row[0] + first + place, mask=first + place < classes, other=-1.0).to(TYPE)
+            other = tl.load(row.probabilities + first + place, mask=first + place < classes, other=-1.0).to(TYPE)
             where = tl.where(other > highest, first + place, where)
             highest = tl.where(other > highest, other, highest)
         top = tl.max(tl.where(highest == tl.max(highest, 0), where, 0), 0)
-    return tl.load(row[0] + top).to(TYPE), tl.load(row[1] + top).to(TYPE)
+    return tl.load(row.probabilities + top).to(TYPE), tl.load(row.grads + top).to(TYPE)
 
 
 @triton.jit
 def _loaded(row, place, inside, origin):
     """p, and g from its origin; 0 off the support, where g may be infinite."""
-    p = tl.load(row[0] + place, mask=inside, other=0.0).to(origin.dtype)
-    direction = tl.load(row[1] + place, mask=inside, other=0.0).to(origin.dtype) - origin
+    p = tl.load(row.probabilities + place, mask=inside, other=0.0).to(origin.dtype)
+    direction = tl.load(row.grads + place, mask=inside, other=0.0).to(origin.dtype) - origin
     return p, tl.where(p == 0, 0.0, direction)
 
 
@@ -211,7 +235,7 @@ def _added(totals, some, SLOPES: tl.constexpr):
 
 @triton.jit
 def _sums(totals, point, SLOPES: tl.constexpr):
-    """Mean and covariances of a row, and what its slopes need.
+    """The `Sums` of a row.
 
     Σ spread would be 0 but for the error of R_(2−q), which it takes out of the mean and of `along`.
     """
@@ -224,21 +248,21 @@ def _sums(totals, point, SLOPES: tl.constexpr):
         weight, along_p = sum_of_two(totals[4], totals[5])
         along_weighted, tilted = sum_of_two(totals[6], totals[7])
         shannon, slope = sum_of_two(totals[8], totals[9])
-    return mean, along, covariance, weight, along_p, along_weighted, tilted, shannon, slope
+    return Sums(mean, along, covariance, weight, along_p, along_weighted, tilted, shannon, slope)
 
 
 @triton.jit
 def _factors(slopes, sums, point, scalars):
     """The factors of escort and spread in the gradient, and of both; writes the slopes."""
-    _, along, covariance, weight, along_p, along_weighted, tilted, shannon, renyi_slope = sums
     q, r, temperature, delta, _ = scalars
-    gap, renyi = r - q, point.renyi
-    stiffness = 1 + gap * q * covariance
+    gap, renyi, along = r - q, point.renyi, sums.along
+    stiffness = 1 + gap * q * sums.covariance
     heat = temperature * tl.exp(-gap * renyi)
     factor = tl.minimum(1 / tl.sqrt(heat), 1e30)  # twice: for a large r 1/heat overflows, and infinity times 0 is NaN
     if slopes is not None:
-        heating = (renyi + shannon - gap * (renyi_slope + q * tilted)) / stiffness
-        tl.store(slopes, (along_p * weight - along_weighted - heating * along).to(slopes.dtype.element_ty))
+        heating = (renyi + sums.shannon - gap * (sums.renyi_slope + q * sums.tilted)) / stiffness
+        by_q = sums.along_p * sums.weight - sums.along_weighted - heating * along
+        tl.store(slopes, by_q.to(slopes.dtype.element_ty))
         tl.store(slopes + 1, (along * renyi / stiffness).to(slopes.dtype.element_ty))
         tl.store(slopes + 2, (-along / temperature / stiffness).to(slopes.dtype.element_ty))
     by_spread = gap * q / stiffness * tl.exp(delta * renyi) * along * factor
@@ -249,5 +273,5 @@ def _factors(slopes, sums, point, scalars):
 def _write(row, place, inside, p, direction, sums, factors, point, BETA: tl.constexpr):
     by_escort, by_spread, factor = factors
     escort, spread = _shares(p, point, BETA)
-    gradient = factor * (by_escort * escort * (direction - sums[0]) - by_spread * spread)
-    write(row[2] + place, gradient, inside)
+    gradient = factor * (by_escort * escort * (direction - sums.mean) - by_spread * spread)
+    write(row.by_logits + place, gradient, inside)
