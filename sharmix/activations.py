@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from sharmix import _layer_in_blocks, _linear_loss, functional
 from sharmix._activation import Activation
-from sharmix._arguments import Order, checked, classes_last, may_read, one_value, widened
+from sharmix._arguments import USUAL_R, Order, checked, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned, learned_names
@@ -269,9 +269,9 @@ class Entmax(SharmaMittal):
 
     def __init__(
         self,
+        *,
         alpha: Order = 1.5,
         dim: int = -1,
-        *,
         learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",
         masked_rows: MaskedRows = "nan",
@@ -311,15 +311,15 @@ class Normmax(Entmax):
 
     def __init__(
         self,
+        *,
         alpha: Order | None = None,
         dim: int = -1,
-        *,
         learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",
         masked_rows: MaskedRows = "nan",
     ) -> None:
         start = (1.5 if learned else 2.0) if alpha is None else alpha
-        super().__init__(start, dim, learned=learned, objective=objective, masked_rows=masked_rows)
+        super().__init__(alpha=start, dim=dim, learned=learned, objective=objective, masked_rows=masked_rows)
 
     def _orders(self, *values: Order) -> tuple[Order, Order, Order]:
         return functional.normmax_orders(*values)
@@ -358,10 +358,10 @@ class SharMiX(SharmaMittal):
     def __init__(
         self,
         q: Order = 1.25,
-        r: Order = 1.5,
+        r: Order = USUAL_R,
         temperature: Order = 1.0,
-        dim: int = -1,
         *,
+        dim: int = -1,
         learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",
         nonconcave: Nonconcave = "global",
@@ -395,7 +395,7 @@ class AlphaReLU(Activation):
 
     normalised = False
 
-    def __init__(self, alpha: float = 1.5, tau: float | None = None, dim: int = -1) -> None:
+    def __init__(self, *, alpha: float = 1.5, tau: float | None = None, dim: int = -1) -> None:
         super().__init__(dim)
         AlphaReLURegulariser(alpha, 0.0 if tau is None else tau)  # raises here, not at the first batch
         self.alpha = alpha
@@ -407,7 +407,7 @@ class AlphaReLU(Activation):
     def probabilities(self, logits: Tensor) -> Tensor:
         if not self._has_threshold():
             self._calibrate([logits])
-        return functional.alpha_relu(logits, self.alpha, self.tau)
+        return functional.alpha_relu(logits, alpha=self.alpha, tau=self.tau)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return AlphaReLURegulariser(self.alpha, self.tau).entropy(probabilities)
@@ -416,13 +416,15 @@ class AlphaReLU(Activation):
         """The loss of `alpha_relu_loss`. The calibration, like the loss, leaves out ignored rows."""
         z = widened(classes_last(logits, "logits", -1))
         if not self._has_threshold():
-            functional.alpha_relu_loss(z.detach(), targets, self.alpha, 0.0, **options)  # raises before it calibrates
+            functional.alpha_relu_loss(
+                z.detach(), targets, alpha=self.alpha, tau=0.0, **options
+            )  # raises before it calibrates
             counted = z
             if not targets.is_floating_point():
                 ignored = targets == options.get("ignore_index", -100)
                 counted = torch.where(ignored.unsqueeze(-1), math.nan, z)
             self._calibrate([counted])
-        return functional.alpha_relu_loss(z, targets, self.alpha, self.tau, **options)
+        return functional.alpha_relu_loss(z, targets, alpha=self.alpha, tau=self.tau, **options)
 
     def linear_loss(
         self,
@@ -470,7 +472,7 @@ class AlphaReLU(Activation):
 class EntmaxPackage(Activation):
     """α-entmax, computed by the bisection of the `entmax` package: an outside baseline."""
 
-    def __init__(self, alpha: float = 1.5, dim: int = -1) -> None:
+    def __init__(self, *, alpha: float = 1.5, dim: int = -1) -> None:
         super().__init__(dim)
         from entmax import entmax_bisect
 

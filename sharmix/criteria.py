@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from sharmix._activation import Activation
-from sharmix._arguments import Order, may_read
+from sharmix._arguments import USUAL_R, Order, may_read
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, check_options
 from sharmix._targets import check_shape
@@ -115,7 +115,7 @@ class SharMiXLoss(FenchelYoungLoss):
     def __init__(
         self,
         q: Order = 1.25,
-        r: Order = 1.5,
+        r: Order = USUAL_R,
         temperature: Order = 1.0,
         *,
         learned: bool | Sequence[str] = False,
@@ -148,13 +148,13 @@ class EntmaxLoss(FenchelYoungLoss):
 
     def __init__(
         self,
-        alpha: Order = 1.5,
         *,
+        alpha: Order = 1.5,
         learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Entmax(alpha, learned=learned, objective=objective), **options)
+        super().__init__(Entmax(alpha=alpha, learned=learned, objective=objective), **options)
 
 
 class NormmaxLoss(FenchelYoungLoss):
@@ -178,13 +178,13 @@ class NormmaxLoss(FenchelYoungLoss):
 
     def __init__(
         self,
-        alpha: Order | None = None,
         *,
+        alpha: Order | None = None,
         learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Normmax(alpha, learned=learned, objective=objective), **options)
+        super().__init__(Normmax(alpha=alpha, learned=learned, objective=objective), **options)
 
 
 class SparsemaxLoss(FenchelYoungLoss):
@@ -224,5 +224,5 @@ class AlphaReLULoss(FenchelYoungLoss):
         tensor(0.1673)
     """
 
-    def __init__(self, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
-        super().__init__(AlphaReLU(alpha, tau), **options)
+    def __init__(self, *, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
+        super().__init__(AlphaReLU(alpha=alpha, tau=tau), **options)

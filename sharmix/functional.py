@@ -7,6 +7,7 @@ from torch import Tensor
 
 from sharmix._arguments import (
     HALF,
+    USUAL_R,
     Order,
     checked,
     checked_dim,
@@ -33,10 +34,10 @@ MaskedRows = Literal["nan", "zeros"]
 def sharmix(
     logits: Tensor,
     q: Order = 1.25,
-    r: Order = 1.5,
+    r: Order = USUAL_R,
     temperature: Order = 1.0,
-    dim: int = -1,
     *,
+    dim: int = -1,
     nonconcave: Nonconcave = "global",
     masked_rows: MaskedRows = "nan",
 ) -> Tensor:
@@ -81,7 +82,8 @@ def sharmix(
         tensor([0.8741, 0.1259, 0.0000])
     """
     if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
-        return sharmix(logits[None], q, r, temperature, dim, nonconcave=nonconcave, masked_rows=masked_rows)[0]
+        options: Any = {"dim": dim, "nonconcave": nonconcave, "masked_rows": masked_rows}
+        return sharmix(logits[None], q, r, temperature, **options)[0]
     z = _in_kernel_dtype(classes_last(logits, "logits", dim))
     masked = None
     if masked_rows == "zeros":
@@ -101,7 +103,7 @@ def sharmix(
     return p if p.dtype == logits.dtype else p.to(logits.dtype)
 
 
-def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+def entmax(logits: Tensor, *, alpha: Order = 1.5, dim: int = -1, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-entmax, which leads from softmax (α = 1) over 1.5-entmax to sparsemax (α = 2) and further.
 
         p* = argmax over the simplex of  p·z + (1 − Σ pᵢ^α)/(α(α − 1))
@@ -135,7 +137,7 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
     return sharmix(logits, 2.0, 2.0, dim=dim, masked_rows=masked_rows)
 
 
-def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+def normmax(logits: Tensor, *, alpha: Order = 2.0, dim: int = -1, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-normmax, the map whose entropy is 1 minus a norm of the probabilities.
 
         p* = argmax over the simplex of  p·z + 1 − ‖p‖_α
@@ -171,7 +173,7 @@ def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
     return (probabilities > 0).sum(checked_dim(dim))
 
 
-def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
+def alpha_relu(logits: Tensor, *, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
     """The α-ReLU map, elementwise: α-entmax with a constant threshold τ.
 
         pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}
@@ -209,6 +211,8 @@ def _in_kernel_dtype(logits: Tensor) -> Tensor:
 
 def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> autograd.Orders:
     """q, r and T₀ in the form that the operators expect: numbers, or one value for each row of `values`."""
+    if type(q) is int and r is USUAL_R:  # as in torch.softmax(z, 1)
+        raise TypeError(f"q={q} without r could be meant as a dimension; write dim={q}, or q={q}.0")
     return (
         q if type(q) is float else per_row(values, dim, q, "q"),
         r if type(r) is float else per_row(values, dim, r, "r"),
@@ -278,7 +282,7 @@ def fenchel_young_loss(
     logits: Tensor,
     targets: Tensor,
     q: Order = 1.25,
-    r: Order = 1.5,
+    r: Order = USUAL_R,
     temperature: Order = 1.0,
     *,
     nonconcave: Nonconcave = "global",
@@ -321,7 +325,7 @@ def fenchel_young_loss(
     return loss_of_regulariser(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
 
 
-def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
+def entmax_loss(logits: Tensor, targets: Tensor, *, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-entmax.
 
         L(z, y) = p*·z + H_α(p*) − z·y − H_α(y),      H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1))
@@ -354,7 +358,7 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
     return fenchel_young_loss(logits, targets, 2.0, 2.0, **options)
 
 
-def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
+def normmax_loss(logits: Tensor, targets: Tensor, *, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-normmax.
 
         L(z, y) = p*·z − ‖p*‖_α − z·y + ‖y‖_α
@@ -371,7 +375,7 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options:
 
 
 def alpha_relu_loss(
-    logits: Tensor, targets: Tensor, alpha: float = 1.5, tau: Order = 0.3, **options: Unpack[LossOptions]
+    logits: Tensor, targets: Tensor, *, alpha: float = 1.5, tau: Order = 0.3, **options: Unpack[LossOptions]
 ) -> Tensor:
     """The loss of α-ReLU. Its gradient with respect to the logits is p − y, with p = α-ReLU(z).
 
@@ -399,4 +403,4 @@ def alpha_relu_thresholds(logits: Tensor, alpha: float) -> Tensor:
     The threshold is NaN or infinite for a row whose α-entmax is not defined. Source: Speeding Up Entmax, section 3.1.
     """
     z = widened(classes_last(logits, "logits", -1))
-    return (alpha - 1) * z.amax(-1) - entmax(z, alpha).amax(-1) ** (alpha - 1)
+    return (alpha - 1) * z.amax(-1) - entmax(z, alpha=alpha).amax(-1) ** (alpha - 1)

@@ -64,4 +64,4 @@ class EntmaxOverExamples(sharmix.Entmax):
 
 def over_examples(logits: Tensor, batch: int = 64) -> Tensor:
     """1.5-entmax over the examples of each batch, [n, classes]."""
-    return torch.cat([sharmix.entmax(part, 1.5, dim=0) for part in logits.split(batch)])
+    return torch.cat([sharmix.entmax(part, alpha=1.5, dim=0) for part in logits.split(batch)])

@@ -50,7 +50,7 @@ class PrintedSharMiX(Activation):
             # On the support p^(q−1) = u up to the temperature, which the softmax over F removes.
             u = sharmix.sharmix(logits, self.q, self.r) ** (self.q - 1)
         else:
-            p = sharmix.entmax(logits, self.q)
+            p = sharmix.entmax(logits, alpha=self.q)
             threshold = (self.q - 1) * logits.amax(-1, keepdim=True) - p.amax(-1, keepdim=True) ** (self.q - 1)
             u = (self.q - 1) * (logits - threshold.detach())
         return softmax_of_logarithm(u, self.q, self.clamp)

@@ -112,7 +112,7 @@ def test_calibration_ends_with_the_first_batch_that_is_not_refused():
         act(logits() + 7)
         act.loss(logits() - 7, torch.tensor(Y))
         assert torch.equal(act.state_dict()["tau"], tau)
-        torch.testing.assert_close(act(logits()), sharmix.alpha_relu(logits(), 1.5, tau))
+        torch.testing.assert_close(act(logits()), sharmix.alpha_relu(logits(), alpha=1.5, tau=tau))
 
 
 def test_a_threshold_that_other_code_sets_is_used():

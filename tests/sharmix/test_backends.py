@@ -83,7 +83,7 @@ def test_what_lies_on_another_device_is_refused():
     with pytest.raises(ValueError, match="q is on meta, but the probabilities are on cpu"):
         sharmix.sharma_mittal_entropy(torch.ones(3, 1), torch.full((3, 1), 1.5, device="meta"), 1.5)
     with pytest.raises(RuntimeError, match="device meta"):
-        sharmix.alpha_relu_loss(logits(3, 4), torch.zeros(3).long(), 1.5, torch.tensor(0.3, device="meta"))
+        sharmix.alpha_relu_loss(logits(3, 4), torch.zeros(3).long(), alpha=1.5, tau=torch.tensor(0.3, device="meta"))
 
 
 @pytest.mark.parametrize("q", [1.1, 1.2, 1.3, 1.5, 1.75, 2])

@@ -98,3 +98,17 @@ def test_probabilities_in_place_of_logits_are_warned_of_once():
         criterion(rows, y)
     for rows in (torch.tensor([[0.5, 0.75, -0.25], [1.0, 0.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]] * 2)):
         sharmix.SharMiXLoss()(rows, y)  # a warning would be an error
+
+
+@pytest.mark.medium
+def test_skorch_which_knows_cross_entropy_by_its_class_gives_probabilities_with_a_map():
+    from skorch import NeuralNetClassifier
+
+    x, y = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3
+    layer = {"module__in_features": 4, "module__out_features": 3}
+    options = {"max_epochs": 1, "verbose": 0, "criterion": sharmix.EntmaxLoss, "criterion__learned": True}
+    net = NeuralNetClassifier(nn.Linear, **layer, **options, predict_nonlinearity=sharmix.entmax).fit(x, y)
+    logits = net.forward(x)
+    np.testing.assert_array_equal(net.predict_proba(x), sharmix.entmax(logits))
+    net.set_params(predict_nonlinearity=lambda z: net.criterion_.activation(z))
+    np.testing.assert_array_equal(net.predict_proba(x), net.criterion_.activation(logits).detach())

@@ -151,7 +151,7 @@ def test_lemma_1_of_speeding_up_entmax_holds_for_the_entropy_of_its_proof_alone(
 
         @staticmethod
         def forward(ctx, z):
-            p = sharmix.alpha_relu(z, alpha, tau)
+            p = sharmix.alpha_relu(z, alpha=alpha, tau=tau)
             ctx.save_for_backward(p)
             entropy = ((p if form == "printed" else 1 / 4) - p**alpha).sum(-1) / (alpha * (alpha - 1))
             return ((p - y) * (z - tau / (alpha - 1))).sum(-1) + entropy

@@ -60,7 +60,7 @@ def test_an_order_that_is_too_large_is_refused_by_its_name():
                 with case(q=q), pytest.raises(ValueError, match=r"q=.* is not allowed; .* at most 1000"):
                     function(z, q=q)
         with case(function="entmax"), pytest.raises(ValueError, match=r"alpha=100000\.0 is not allowed"):
-            sharmix.entmax(z, 1e5)
+            sharmix.entmax(z, alpha=1e5)
 
 
 @pytest.mark.parametrize("q", [1.5, 3.0, 30.0, 100.0])

@@ -63,7 +63,7 @@ def test_what_the_page_says_of_the_package():
     once = entmax.sparsemax_bisect(z, n_iter=1, ensure_sum_one=False)
     assert torch.equal(once, entmax.sparsemax_bisect(z))  # it ignores both
     assert entmax.entmax_bisect_loss(z, y.clamp_min(0), torch.full((3, 1), 1.5)).shape == (3, 3)
-    assert sharmix.entmax_loss(z, y, torch.full((3, 1), 1.5), reduction="none").shape == (3,)
+    assert sharmix.entmax_loss(z, y, alpha=torch.full((3, 1), 1.5), reduction="none").shape == (3,)
     with pytest.raises(RuntimeError, match="index -100 is out of bounds"):
         entmax.SparsemaxLoss()(z, y)
     masked = torch.where(torch.arange(5) == 4, -torch.inf, z)
@@ -74,11 +74,11 @@ def test_what_the_page_says_of_the_package():
     assert entmax.entmax_bisect(torch.full((1, 5), -torch.inf)).isnan().all()
     for loss, gives in (entmax.entmax_bisect_loss, False), (sharmix.entmax_loss, True):
         alpha = torch.tensor(1.5, requires_grad=True)
-        loss(z.clone().requires_grad_(), y.clamp_min(0), alpha).sum().backward()
+        loss(z.clone().requires_grad_(), y.clamp_min(0), alpha=alpha).sum().backward()
         assert (alpha.grad is not None) == gives
     assert entmax.entmax_bisect(z, 0.5).min() > 0
     with pytest.raises(ValueError, match=r"alpha=0\.5 is not allowed"):
-        sharmix.entmax(z, 0.5)
+        sharmix.entmax(z, alpha=0.5)
 
 
 def test_the_registered_baseline_is_the_packages_own_bisection():
@@ -86,3 +86,41 @@ def test_the_registered_baseline_is_the_packages_own_bisection():
     torch.testing.assert_close(act(z), entmax.entmax_bisect(z, alpha=1.5))
     loss = act.loss(z, torch.arange(6), reduction="none")
     torch.testing.assert_close(loss, entmax.entmax_bisect_loss(z, torch.arange(6), alpha=1.5))
+
+
+def test_a_number_by_position_that_means_another_thing_in_the_package_or_in_torch_is_refused(given):
+    z, y = given["z"], given["y"]
+    for number in (1, 1.5, torch.ones(10)):  # dim, alpha, k or n_iter; of cross-entropy, the weights of the classes
+        for function in (sharmix.entmax, sharmix.normmax, sharmix.alpha_relu):
+            with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
+                function(z, number)
+        for loss in (sharmix.entmax_loss, sharmix.normmax_loss, sharmix.alpha_relu_loss, sharmix.sparsemax_loss):
+            with pytest.raises(TypeError, match="takes 2 positional arguments but 3"):
+                loss(z, y, number)
+        for module in (sharmix.Entmax, sharmix.Normmax, sharmix.AlphaReLU):
+            with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
+                module(number)
+        for module in (sharmix.EntmaxLoss, sharmix.NormmaxLoss, sharmix.AlphaReLULoss, sharmix.SparsemaxLoss):
+            with pytest.raises(TypeError, match="takes 1 positional argument but 2"):
+                module(number)
+
+
+def test_a_whole_number_alone_is_no_order_of_sharmix(given):
+    z, y = given["z"], given["y"]
+    for call in (
+        lambda: sharmix.sharmix(z, 1),
+        lambda: sharmix.SharMiX(1),
+        lambda: sharmix.SharMiXLoss(1),
+        lambda: sharmix.fenchel_young_loss(z, y, 1),
+        lambda: sharmix.linear_fenchel_young_loss(z, z, None, y, 1),
+    ):
+        with pytest.raises(TypeError, match=r"^q=1 without r could be meant as a dimension; write dim=1, or q=1\.0$"):
+            call()
+    assert sharmix.sharmix(z, 1, 1.5).equal(sharmix.sharmix(z, q=1.0))
+
+
+def test_a_number_by_position_that_means_the_same_is_taken(given):
+    z = given["z"]
+    torch.testing.assert_close(sharmix.sparsemax(z, 0), entmax.sparsemax(z, 0))
+    torch.testing.assert_close(sharmix.Sparsemax(0)(z), entmax.Sparsemax(0)(z))
+    torch.testing.assert_close(sharmix.Softmax(0)(z), z.softmax(0))

@@ -212,7 +212,7 @@ def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support
             for last in shares:
                 with case(dtype=dtype, last=last):
                     z = torch.tensor([0.0, -(1 - 2 * last) / 2], dtype=dtype)
-                    assert sharmix.entmax(z, 3.0)[1] > 0
+                    assert sharmix.entmax(z, alpha=3.0)[1] > 0
                     exact = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=dtype)
-                    jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, 3.0))(z)
+                    jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, alpha=3.0))(z)
                     torch.testing.assert_close(jacobian, exact, rtol=0, atol=allowed)

@@ -162,10 +162,10 @@ def test_maps(device, kind):
     for output in (
         sharmix.sharmix(z, **own),
         sharmix.sharmix(z, **own, nonconcave="error", masked_rows="zeros"),
-        sharmix.entmax(z, q),
-        sharmix.normmax(z, q),
+        sharmix.entmax(z, alpha=q),
+        sharmix.normmax(z, alpha=q),
         sharmix.sparsemax(z, dim=0),
-        sharmix.alpha_relu(z, q, r) if kind != KINDS[2] else z,
+        sharmix.alpha_relu(z, alpha=q, tau=r) if kind != KINDS[2] else z,
         sharmix.sharma_mittal_entropy(z, q, r),
     ):
         differentiated(output, device)
@@ -181,11 +181,11 @@ def test_losses(device, kind):
             loss = sharmix.fenchel_young_loss(z, y, **own, **given(options, device))
             differentiated(loss, device)
             if kind != KINDS[2]:
-                differentiated(sharmix.alpha_relu_loss(z, y, 1.5, own["r"], **given(options, device)), device)
+                differentiated(sharmix.alpha_relu_loss(z, y, alpha=1.5, tau=own["r"], **given(options, device)), device)
     for loss in (
         sharmix.fenchel_young_loss(z, y, **own, nonconcave="error"),
-        sharmix.entmax_loss(z, y, own["q"]),
-        sharmix.normmax_loss(z, y, own["q"]),
+        sharmix.entmax_loss(z, y, alpha=own["q"]),
+        sharmix.normmax_loss(z, y, alpha=own["q"]),
         sharmix.sparsemax_loss(z, y),
     ):
         differentiated(loss, device)
@@ -389,9 +389,9 @@ def test_an_order_that_is_not_allowed_makes_its_rows_nan(reads_nothing, name, va
 def test_other_names_of_an_order(reads_nothing):
     z = doors.logits(ROWS, CLASSES)
     for p in (
-        sharmix.entmax(z, torch.tensor(0.5)),
-        sharmix.normmax(z, torch.tensor(1.0)),
-        sharmix.alpha_relu(z, torch.tensor(1.0)),
+        sharmix.entmax(z, alpha=torch.tensor(0.5)),
+        sharmix.normmax(z, alpha=torch.tensor(1.0)),
+        sharmix.alpha_relu(z, alpha=torch.tensor(1.0)),
         sharmix.sharma_mittal_entropy(z.softmax(-1), torch.tensor(0.5), 1.5),
         sharmix.sharmix(z, torch.tensor(1.75), torch.tensor(1.25), nonconcave="error"),
         sharmix.sharmix(z, 1.75, torch.tensor(1.25), nonconcave="error"),

@@ -164,7 +164,7 @@ def test_every_activation_has_the_loss_of_the_whole_logits(name, parameters, red
 def test_an_order_gets_its_gradient_as_a_buffer_and_beside_a_parameter_that_the_loss_does_not_use():
     tensors, targets = layer(2.0)
     alpha = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
-    act = sharmix.Entmax(alpha)
+    act = sharmix.Entmax(alpha=alpha)
     act.unused = torch.nn.Parameter(torch.zeros(2))
     fused, whole = act.linear_loss(*tensors, targets), act.loss(linear(*tensors), targets)
     torch.testing.assert_close(*(torch.autograd.grad(loss, alpha) for loss in (fused, whole)), rtol=1e-6, atol=1e-9)

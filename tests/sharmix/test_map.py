@@ -155,7 +155,7 @@ def test_what_is_not_allowed_is_named_with_its_value_or_shape():
         ):
             functions = {"alpha": sharmix.entmax, "alpha of normmax": sharmix.normmax}
             functions["alpha of alpha-ReLU"] = sharmix.alpha_relu
-            functions["alpha of AlphaReLU"] = lambda z, alpha: sharmix.AlphaReLU(alpha)
+            functions["alpha of AlphaReLU"] = lambda z, alpha: sharmix.AlphaReLU(alpha=alpha)
             function, name = functions.get(name, sharmix.sharmix), name.split()[0]
             with case(name=name, value=value), pytest.raises(ValueError, match=rf"(?s)\b{name}\b.*{named}"):
                 function(z, **{name: value})

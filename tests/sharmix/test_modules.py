@@ -109,11 +109,11 @@ def test_what_is_learned():
 
 def test_modules_built_from_one_tensor_do_not_share_it():
     alpha = torch.tensor(1.5)
-    first, second = sharmix.Entmax(alpha), sharmix.Entmax(alpha)
+    first, second = sharmix.Entmax(alpha=alpha), sharmix.Entmax(alpha=alpha)
     first.load_state_dict({"alpha": torch.tensor(2.0)})
     assert [first.alpha, second.alpha, alpha] == [2.0, 1.5, 1.5]
     trained = alpha.clone().requires_grad_()
-    assert sharmix.Entmax(trained).alpha is trained
+    assert sharmix.Entmax(alpha=trained).alpha is trained
 
 
 def test_a_registered_class(monkeypatch):

@@ -20,7 +20,7 @@ def sample():
 def test_the_published_values_of_the_package():
     z = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])
     for alpha, expected in ((2, [0.0, 0.0239, 0.1746, 0.3254, 0.4761]), (1000, [0.0, 0.0, 0.3330, 0.3334, 0.3336])):
-        torch.testing.assert_close(sharmix.normmax(z, alpha), torch.tensor(expected), rtol=0, atol=5e-5)
+        torch.testing.assert_close(sharmix.normmax(z, alpha=alpha), torch.tensor(expected), rtol=0, atol=5e-5)
 
 
 def test_the_usual_alpha_is_the_packages():
@@ -41,9 +41,9 @@ def test_it_is_sharmix_where_several_maxima_would_begin():
                 with case(alpha=alpha, shape=z.shape):
                     at = alpha, 2 - 1 / alpha, alpha - 1
                     expected = entmax.normmax_bisect(z, alpha, n_iter=200)
-                    for found in (sharmix.normmax(z, alpha), sharmix.sharmix(z, *at)):
+                    for found in (sharmix.normmax(z, alpha=alpha), sharmix.sharmix(z, *at)):
                         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
                     y = labels(z)  # the contract test holds soft targets and the gradients
                     expected = NormmaxBisectLoss(alpha, n_iter=200)(z, y)
-                    for found in (sharmix.normmax_loss(z, y, alpha), sharmix.fenchel_young_loss(z, y, *at)):
+                    for found in (sharmix.normmax_loss(z, y, alpha=alpha), sharmix.fenchel_young_loss(z, y, *at)):
                         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)

@@ -351,7 +351,7 @@ def test_what_is_not_allowed(alone):
         with pytest.raises(ValueError, match=message):
             parallel.VocabParallelLoss(sharmix.SharMiX(*orders))
     with pytest.raises(ValueError, match=r"q of shape \(2, 1\) is not allowed; it must hold one element"):
-        parallel.VocabParallelLoss(sharmix.Entmax(torch.full((2, 1), 1.5)))
+        parallel.VocabParallelLoss(sharmix.Entmax(alpha=torch.full((2, 1), 1.5)))
     with pytest.raises(ValueError, match="objective='brier'"):
         parallel.VocabParallelLoss(sharmix.SharMiX(learned=True, objective="brier"))
     with pytest.raises(RuntimeError, match="cannot be differentiated again"):

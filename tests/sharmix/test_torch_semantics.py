@@ -65,7 +65,7 @@ def learned_on(z, *shape):
 
 WITHOUT_VALUES = EVERYTHING | {
     "along the first dimension": lambda z: sharmix.sharmix(z, dim=0),
-    "entmax of a learned order": lambda z: sharmix.entmax(z, learned_on(z)),
+    "entmax of a learned order": lambda z: sharmix.entmax(z, alpha=learned_on(z)),
     "a learned order for each row": lambda z: sharmix.sharmix(z, learned_on(z, *z.shape[:-1], 1)),
     "loss of learned orders": lambda z: sharmix.fenchel_young_loss(z, labels(z), learned_on(z), learned_on(z)),
     "smoothed loss of each row": lambda z: sharmix.fenchel_young_loss(

@@ -159,10 +159,10 @@ ANNEALED = {
     "q of the loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, 1.6),
     "q of the smoothed loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, 1.6, label_smoothing=0.1),
     "q of the soft loss": lambda z, v: sharmix.fenchel_young_loss(z, torch.full_like(z, 0.2), v, 1.6),
-    "alpha of alpha_relu": lambda z, v: sharmix.alpha_relu(z, v),
-    "tau": lambda z, v: sharmix.alpha_relu(z, 1.5, v),
-    "alpha of the alpha_relu loss": lambda z, v: sharmix.alpha_relu_loss(z, LABELS, v),
-    "tau of the loss": lambda z, v: sharmix.alpha_relu_loss(z, LABELS, 1.5, v),
+    "alpha of alpha_relu": lambda z, v: sharmix.alpha_relu(z, alpha=v),
+    "tau": lambda z, v: sharmix.alpha_relu(z, alpha=1.5, tau=v),
+    "alpha of the alpha_relu loss": lambda z, v: sharmix.alpha_relu_loss(z, LABELS, alpha=v),
+    "tau of the loss": lambda z, v: sharmix.alpha_relu_loss(z, LABELS, alpha=1.5, tau=v),
     "q of the entropy": lambda z, v: sharmix.sharma_mittal_entropy(z.softmax(-1), v, 1.5),
 }
 

@@ -124,7 +124,7 @@ def test_orders_get_no_gradient_from_smoothed_targets_of_which_no_row_counts(mon
 
 def test_modules_pass_gradients_on_to_their_parameters(monkeypatch):
     tensors, targets = problem()
-    act = sharmix.Entmax(1.5, learned=True)
+    act = sharmix.Entmax(alpha=1.5, learned=True)
     act.unused = torch.nn.Parameter(torch.zeros(2))
     monkeypatch.setattr(supports.Supports, "room", lambda self, classes: 32)
     mine = torch.autograd.grad(act.linear_loss(*tensors, targets), [*tensors, *act.parameters()])

@@ -163,9 +163,9 @@ def try_map(call: RandomCall) -> None:
 
 def try_special_maps(call: RandomCall) -> None:
     z, rows, q = call.logits, call.rows, call.orders.q
-    check("entmax", sharmix.entmax(z, q), Orders(q, q, 1.0).map(rows), z.dtype)
+    check("entmax", sharmix.entmax(z, alpha=q), Orders(q, q, 1.0).map(rows), z.dtype)
     check("sparsemax", sharmix.sparsemax(z), Orders(2.0, 2.0, 1.0).map(rows), z.dtype)
-    modules = ((sharmix.Softmax(), (1.0, 1.0)), (sharmix.Sparsemax(), (2.0, 2.0)), (sharmix.Entmax(q), (q, q)))
+    modules = ((sharmix.Softmax(), (1.0, 1.0)), (sharmix.Sparsemax(), (2.0, 2.0)), (sharmix.Entmax(alpha=q), (q, q)))
     for module, (first, second) in modules:
         check(repr(module), module(z), Orders(first, second, 1.0).map(rows), z.dtype)
     for learned in (False, True):
@@ -176,7 +176,7 @@ def try_special_maps(call: RandomCall) -> None:
     alpha = max(q, 1.1)
     weight = np.maximum((alpha - 1) * rows - 0.3, 0) ** (1 / (alpha - 1))
     if weight.max(initial=0) < torch.finfo(z.dtype).max:
-        check("alpha_relu", sharmix.alpha_relu(z, alpha, 0.3), weight, z.dtype, 1e-3)
+        check("alpha_relu", sharmix.alpha_relu(z, alpha=alpha, tau=0.3), weight, z.dtype, 1e-3)
 
 
 def try_entropy(call: RandomCall) -> None:
@@ -233,12 +233,12 @@ def try_other_losses(call: RandomCall) -> None:
     check("weighted loss", found, orders.loss(rows, one_hot) * (one_hot * weight).sum(-1), dtype, scale)
     single = Orders(orders.q, orders.q, 1.0)
     expected = single.loss(rows, one_hot)
-    functions = (sharmix.entmax_loss(z, labels, orders.q, reduction="none"),
-                 sharmix.Entmax(orders.q).loss(z, labels, reduction="none"))  # fmt: skip
+    functions = (sharmix.entmax_loss(z, labels, alpha=orders.q, reduction="none"),
+                 sharmix.Entmax(alpha=orders.q).loss(z, labels, reduction="none"))  # fmt: skip
     for loss in functions:
         check("entmax_loss", loss, expected, dtype, scale)
     if z.dim() > 1 and len(rows):
-        criterion = sharmix.EntmaxLoss(orders.q, reduction="sum")
+        criterion = sharmix.EntmaxLoss(alpha=orders.q, reduction="sum")
         check("EntmaxLoss", criterion(z.movedim(-1, 1), labels), expected.sum(), dtype, scale * len(rows))
     eye = torch.eye(call.classes, dtype=z.dtype)
     if len(rows):

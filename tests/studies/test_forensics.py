@@ -47,7 +47,7 @@ def test_the_printed_jacobian_is_right_for_equal_orders_only(r: float, equal: bo
 def test_the_thresholds_of_the_package_give_another_map_for_unequal_orders_and_for_equal_ones() -> None:
     printed = PrintedSharMiX(1.5, 1.5, threshold="entmax")(Z)
     torch.testing.assert_close(printed.sum(-1), torch.ones(3, dtype=torch.float64))
-    assert not torch.allclose(printed, sharmix.entmax(Z, 1.5), atol=1e-2)
+    assert not torch.allclose(printed, sharmix.entmax(Z, alpha=1.5), atol=1e-2)
 
 
 def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None:

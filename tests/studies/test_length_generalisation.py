@@ -51,7 +51,7 @@ def test_a_batch_depends_on_seed_and_number_alone() -> None:
 def test_attention_is_that_of_loops(same_scale_at: int | None) -> None:
     torch.manual_seed(0)
     heads, length, dimension = 4, 6, 8
-    activation = sharmix.Entmax(1.5)
+    activation = sharmix.Entmax(alpha=1.5)
     [layer] = Decoder(
         vocabulary_size=5, layers=1, dimension=dimension, heads=heads, feedforward=4, activation=activation,
         same_scale_at=same_scale_at,

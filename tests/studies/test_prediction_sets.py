@@ -26,7 +26,7 @@ def examples(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     p = (2 * torch.randn(500, 6, generator=generator, dtype=torch.float64)).softmax(-1)
     labels = torch.multinomial(p, 1, generator=generator).squeeze(-1)
-    found = LabelledLogits(p.log(), labels, sharmix.Entmax(1.5))
+    found = LabelledLogits(p.log(), labels, sharmix.Entmax(alpha=1.5))
     monkeypatch.setattr(study, "logits_of", lambda source, seed, settings, data: found)
     return found
 
@@ -73,9 +73,9 @@ def test_raps_is_its_formula(examples):
 def test_a_network_is_scored_by_its_own_map(examples, settings):
     contenders, rows = candidates(examples, 1.0, torch.zeros(500, 1), settings), np.arange(100, 200)
     [(_, lac)], [(_, support)] = contenders[LAC_OWN], contenders[OWN]
-    assert lac(rows).equal(-sharmix.entmax(examples.logits[rows], 1.5))
+    assert lac(rows).equal(-sharmix.entmax(examples.logits[rows], alpha=1.5))
     for temperature in (0.5, 1.0, 2.0):
-        expected = sharmix.entmax(examples.logits[rows] / temperature, 1.5) > 0
+        expected = sharmix.entmax(examples.logits[rows] / temperature, alpha=1.5) > 0
         assert (support(rows) < temperature).equal(expected)
 
 
