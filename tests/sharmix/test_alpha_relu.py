@@ -8,7 +8,7 @@ import torch
 
 import sharmix
 from tests.sharmix import reference
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, for_every
 
 Z = [[1.5, 0.25, -0.5, 0.9], [0.1, 3.0, 0.75, -4.0], [-1.0, -2.0, -3.0, -0.5]]
 Y = [0, 3, 1]
@@ -43,11 +43,9 @@ def test_loss_of_soft_targets_is_the_divergence_of_its_regulariser(alpha):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.usefixtures("each_build")
-def test_loss_and_gradient_of_rows_of_any_length(dtype):
-    with every_case() as case:
-        for alpha, classes in itertools.product([1.25, 4 / 3, 1.5, 1.7, 2.0], [1, 8, 37, 1000]):
-            with case(alpha=alpha, classes=classes):
-                assert_loss_and_gradient(alpha, classes, dtype)
+@for_every(alpha=[1.25, 4 / 3, 1.5, 1.7, 2.0], classes=[1, 8, 37, 1000])
+def test_loss_and_gradient_of_rows_of_any_length(dtype, alpha, classes):
+    assert_loss_and_gradient(alpha, classes, dtype)
 
 
 def assert_loss_and_gradient(alpha, classes, dtype):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import every_case, for_every
 
 pytest.importorskip("sklearn")
 
@@ -50,23 +50,19 @@ def exactly(*args, **kwargs):
     return FenchelYoungClassifier(*args, tol=1e-9, max_iter=5000, **kwargs)
 
 
-def test_softmax_is_logistic_regression():
-    with every_case() as case:
-        for classes in (2, 3):
-            X, y = blobs(classes)
-            labels = np.array(["ash", "beech", "cedar"])[y]
-            weights = np.random.default_rng(0).uniform(0, 3, len(y))
-            for alpha in (0.1, 10):
-                for class_weight in (None, {"ash": 5.0, "beech": 0.5}):
-                    with case(classes=classes, alpha=alpha, class_weight=class_weight):
-                        theirs = LogisticRegression(C=1 / alpha, class_weight=class_weight, tol=1e-9, max_iter=5000)
-                        theirs.fit(X, labels, weights)
-                        ours = exactly(1, 1, alpha=alpha, class_weight=class_weight).fit(X, labels, weights)
-                        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
-                        np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
-                        np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
-                        np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-5)
-                        assert (ours.predict(X) == theirs.predict(X)).all()
+@for_every(classes=(2, 3), alpha=(0.1, 10), class_weight=(None, {"ash": 5.0, "beech": 0.5}))
+def test_softmax_is_logistic_regression(classes, alpha, class_weight):
+    X, y = blobs(classes)
+    labels = np.array(["ash", "beech", "cedar"])[y]
+    weights = np.random.default_rng(0).uniform(0, 3, len(y))
+    theirs = LogisticRegression(C=1 / alpha, class_weight=class_weight, tol=1e-9, max_iter=5000)
+    theirs.fit(X, labels, weights)
+    ours = exactly(1, 1, alpha=alpha, class_weight=class_weight).fit(X, labels, weights)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-5)
+    assert (ours.predict(X) == theirs.predict(X)).all()
 
 
 @pytest.mark.parametrize(("order", "loss"), [(1.5, entmax15_loss), (2.0, sparsemax_loss)])
@@ -110,18 +106,15 @@ def test_probabilities_as_targets():
     np.testing.assert_allclose(balanced.predict_proba(X), by_hand.predict_proba(X), atol=1e-5)
 
 
-def test_every_activation_that_learns_nothing():
+@for_every(name=[name for name in sharmix.available_activations() if not name.endswith("learned")])
+def test_every_activation_that_learns_nothing(name):
     X, y = load_iris(return_X_y=True)
     X = StandardScaler().fit_transform(X)
-    with every_case() as case:
-        for name in sharmix.available_activations():
-            if not name.endswith("learned"):
-                with case(activation=name):
-                    ours = FenchelYoungClassifier(activation=name).fit(X, y)
-                    p = ours.predict_proba(X)
-                    np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
-                    assert ours.score(X, y) > 0.9
-                    assert (ours.predict(X) == p.argmax(1)).all()
+    ours = FenchelYoungClassifier(activation=name).fit(X, y)
+    p = ours.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
+    assert ours.score(X, y) > 0.9
+    assert (ours.predict(X) == p.argmax(1)).all()
 
 
 def test_a_fit_that_stops_early_warns():

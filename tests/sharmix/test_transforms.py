@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, jacfwd, jacrev, vmap
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 from tests.sharmix.doors import EVERYTHING, NAMES, build, soft_targets
 
 # The first use of forward mode in a process makes torch compile decompositions of its own by its
@@ -118,22 +118,21 @@ def assert_equal_with_gradients(found, expected, z, act):
 
 @pytest.mark.medium
 @pytest.mark.parametrize("shape", [(), (3, 1)])
-def test_one_tensor_as_two_or_three_parameters_compiles(shape):
-    functions = {
+@for_every(
+    function={
         "q and r": lambda z, v: sharmix.sharmix(z, v, v),
         "entmax": sharmix.entmax,
         "the logits too": lambda z, v: sharmix.sharmix(z, 1 + z.square().mean(), 1 + z.square().mean()),
         "loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, v),
         "smoothed loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, v, label_smoothing=0.1),
     }
-    with every_case() as case:
-        for name, function in functions.items():
-            with case(function=name):
-                torch.compiler.reset()
-                compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-                arguments = logits(3, 5), torch.full(shape, 1.5, dtype=torch.float64)
-                found, expected = (_value_and_gradients_of(one, *arguments) for one in (compiled, function))
-                torch.testing.assert_close(found, expected)
+)
+def test_one_tensor_as_two_or_three_parameters_compiles(shape, function):
+    torch.compiler.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    arguments = logits(3, 5), torch.full(shape, 1.5, dtype=torch.float64)
+    found, expected = (_value_and_gradients_of(one, *arguments) for one in (compiled, function))
+    torch.testing.assert_close(found, expected)
 
 
 def _value_and_gradients_of(function, *arguments, number=None):
