@@ -64,3 +64,16 @@ def each_build(request):
     """Each backend, and the kernel's builds for older processors."""
     with selected(request.param):
         yield
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The names of the CUDA kernels that are launched, in order, on a GPU of 132 multiprocessors; none of them runs."""
+    pytest.importorskip("triton")
+    from sharmix._operators.triton import implementation, layer, solving
+
+    names = []
+    for module in (implementation, solving, layer):
+        monkeypatch.setattr(module, "launch", lambda kernel, *_, **constants: names.append(kernel.__name__))
+    monkeypatch.setattr(solving, "multiprocessors", lambda device: 132)
+    return names
