@@ -55,7 +55,7 @@ def jobs(given: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield tuple(values[number % len(values)] for values in choices)
 
 
-def test_every_command_of_a_config_composes_into_settings() -> None:
+def test_every_command_of_a_config_composes_into_settings():
     found = {file.relative_to(ROOT / "conf").as_posix(): list(commands(file)) for file in CONFIGS}
     for file in (ROOT / "conf" / "experiment").iterdir():
         assert found[f"experiment/{file.name}"], file
@@ -64,7 +64,7 @@ def test_every_command_of_a_config_composes_into_settings() -> None:
         settings(*job)
 
 
-def test_every_command_of_the_docs_composes() -> None:
+def test_every_command_of_the_docs_composes():
     found = {job for file in PAGES for given in commands(file) for job in jobs(given)}
     assert len(found) > 20
     for job in found:  # among them are some that a run refuses

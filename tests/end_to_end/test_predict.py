@@ -34,7 +34,7 @@ def finished(folder: Path, *overrides: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sparse(tmp_path_factory):
     """A run on digits whose probabilities are often 0."""
     return finished(tmp_path_factory.mktemp("sparse"), "activation=sparsemax", "trainer.max_epochs=6")
 
@@ -46,7 +46,7 @@ def predicted(run: Path, file: Path, *more: str) -> list[str]:
     return printed.getvalue().splitlines()
 
 
-def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(sparse: Path, tmp_path: Path) -> None:
+def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(sparse, tmp_path):
     file = tmp_path / "digits.csv"
     np.savetxt(file, DIGITS.data[:40], fmt="%d", delimiter=", ")
     lines = predicted(sparse, file)
@@ -65,9 +65,7 @@ def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(spar
     assert data.data.class_names == tuple("0123456789")
 
 
-def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_size(
-    sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_size(sparse, tmp_path, monkeypatch):
     digit = np.where(DIGITS.images[7] > 8, 16, 0)
     np.savetxt(tmp_path / "digits.txt", np.stack([digit.flatten()] * 3), fmt="%.1f")
     Image.fromarray((digit // 16 * 255).astype(np.uint8)).save(tmp_path / "digit.png")
@@ -81,7 +79,7 @@ def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_si
 
 
 @pytest.mark.medium
-def test_sentences_are_translated(tmp_path: Path) -> None:
+def test_sentences_are_translated(tmp_path):
     run = finished(tmp_path, "experiment=copy", "data.train_size=600", "data.evaluation_size=4", "trainer.max_epochs=1")
     (tmp_path / "words.txt").write_text("w4 w5 w6\n\nw19 w7\n")
     first, translation, second, _ = predicted(run, tmp_path / "words.txt")
@@ -93,7 +91,7 @@ def test_sentences_are_translated(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
+def test_the_data_set_may_have_moved(tmp_path):
     write_tweets(tmp_path / "before", tweets())
     airline = ("experiment=airline", f"paths.data={tmp_path / 'before'}", "data.expected_examples=null")
     run = finished(tmp_path, *airline, "trainer.max_epochs=1")
@@ -110,7 +108,7 @@ def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["run=a"], ["run=a", "input=b", "dta=c"], ["a", "b"]])
-def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
+def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ConfigurationError, match="give run=FOLDER input=FILE"):
         main(arguments)
 
@@ -124,15 +122,13 @@ def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
         (b"one " * 64, "could not convert string to float: 'one'"),
     ],
 )
-def test_a_file_that_is_no_digits_is_refused(sparse: Path, tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_that_is_no_digits_is_refused(sparse, tmp_path, content, reason):
     (tmp_path / "digits").write_bytes(content)
     with pytest.raises(DataError, match=f"^{tmp_path}/digits: .*{reason}"):
         main([f"run={sparse}", f"input={tmp_path / 'digits'}"])
 
 
-def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_are_refused(
-    sparse: Path, tmp_path: Path
-) -> None:
+def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_are_refused(sparse, tmp_path):
     def refused(file: Path, *more: str) -> str:
         with pytest.raises(UserError) as caught:
             main([f"run={sparse}", f"input={file}", *more])
@@ -145,7 +141,7 @@ def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_a
 
 
 @pytest.mark.medium
-def test_the_command_helps_and_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path: Path) -> None:
+def test_the_command_helps_and_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path):
     command = [sys.executable, "-m", "experiments.predict"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     start = partial(subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -14,7 +14,7 @@ from tests.experiments.building import EXPERIMENTS
 
 
 @pytest.mark.medium
-def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch):
     configurations = {experiment: settings(f"experiment={experiment}").model_dump() for experiment in EXPERIMENTS}
     read = identity._content
 
@@ -53,9 +53,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch: 
         assert changed == expected, name
 
 
-def test_classes_and_activations_of_the_users_own_are_part_of_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_and_activations_of_the_users_own_are_part_of_the_code(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("users_metric", "users_activation"):
         (tmp_path / f"{name}.py").write_text("import users_helper\n")
@@ -74,7 +72,7 @@ def test_classes_and_activations_of_the_users_own_are_part_of_the_code(
     assert [one == other for one, other in zip(*found, strict=True)] == [True, False, False]
 
 
-def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
+def test_a_run_is_named_by_the_settings_that_decide_its_result():
     base = ("experiment=digits", "activation=sharmix_learned")
     config = composed(*base)
     plain = run_id(resolved(config))
@@ -103,7 +101,7 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
         assert found.setdefault(changed(override), override) == override
 
 
-def test_recorded_runs_have_the_names_of_their_settings() -> None:
+def test_recorded_runs_have_the_names_of_their_settings():
     for file in (ROOT / "results" / "records").glob("*.jsonl"):
         for line in file.read_text("utf-8").splitlines():
             record = json.loads(line)

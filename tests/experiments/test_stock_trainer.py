@@ -16,7 +16,7 @@ from tests.experiments.building import classifier, copies, digits, stock_trainer
 
 
 @pytest.mark.parametrize("case", ["classifier", "alpha_relu", "sharmix_learned"])  # the others are of a translator
-def test_a_stock_trainer_fits_validates_tests_and_predicts(case: str) -> None:
+def test_a_stock_trainer_fits_validates_tests_and_predicts(case):
     data = digits() if case == "classifier" else copies()
     module = classifier("sharmix_learned") if case == "classifier" else translator(data, case)
     before = copy.deepcopy(module.network.state_dict())
@@ -77,9 +77,7 @@ class Seen(Callback):
         ({"schedule": "cosine", "cosine_steps": 6}, lambda step: math.cos(math.pi * min(step - 1, 6) / 12) ** 2),
     ],
 )
-def test_the_learning_rates_follow_their_schedule_step_by_step(
-    schedule: dict[str, Any], share: Callable[[int], float]
-) -> None:
+def test_the_learning_rates_follow_their_schedule_step_by_step(schedule, share):
     def learning_rates(module: Any) -> list[float]:
         return [group["lr"] for group in module.optimizers().param_groups]
 
@@ -94,7 +92,7 @@ def test_the_learning_rates_follow_their_schedule_step_by_step(
 
 
 @pytest.mark.medium
-def test_the_average_of_the_parameters_is_what_is_measured() -> None:
+def test_the_average_of_the_parameters_is_what_is_measured():
     data = copies()
     module = translator(data, average_decay=0.3)
     seen = Seen(lambda module: copy.deepcopy(dict(module.network.named_parameters())))

@@ -1,7 +1,5 @@
 """Each command ends with one line that names the damaged file and the remedy, and writes nothing."""
 
-from pathlib import Path
-
 import pytest
 
 from reporting.__main__ import main
@@ -83,7 +81,7 @@ def test_a_folder_that_cannot_be_written_is_named(small):
     assert said("tables", "--results", small, "--settings", small).startswith(f"error: {small / 'tables'}")
 
 
-def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path: Path):
+def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path):
     finish_runs(tmp_path, [make_record(seed=seed) for seed in (1, 2)] + [make_record(experiment="digits")])
     file = next(tmp_path.glob("airline/*/1/record.json"))
     file.write_text('{"a": ')
