@@ -18,13 +18,7 @@ SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
 @pytest.fixture
 def records():
     return [
-        make_record(
-            name,
-            seed,
-            "digits",
-            test={"accuracy": 0.9 + seed / 100, "sparsity": sparsity},
-            **parameters,
-        )
+        make_record(name, seed, "digits", test={"accuracy": 0.9 + seed / 100, "sparsity": sparsity}, **parameters)
         for name, sparsity, parameters in (
             ("sharmix_learned", 0.2, {"q": 1.25, "r": 1.5}),
             ("softmax", 0.0, {}),

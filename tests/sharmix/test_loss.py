@@ -18,10 +18,7 @@ Z, Y = torch.tensor(ROWS, dtype=torch.float64), torch.tensor([1, 3, 2])
 
 def test_loss_against_fifty_digits():
     soft = [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 1.0, 0.0], [0.125, 0.125, 0.25, 0.5]]
-    kinds = {
-        "hard": (Y, torch.eye(4)[Y].tolist()),
-        "soft": (torch.tensor(soft, dtype=torch.float64), soft),
-    }
+    kinds = {"hard": (Y, torch.eye(4)[Y].tolist()), "soft": (torch.tensor(soft, dtype=torch.float64), soft)}
     errors = {}
     for (q, r), temperature, (kind, (targets, rows)) in itertools.product(ORDERS, [1.0, 0.25], kinds.items()):
         loss = sharmix.fenchel_young_loss(Z, targets, q, r, temperature=temperature, reduction="none")

@@ -227,11 +227,7 @@ def test_orders_of_one_value_that_the_host_does_not_read(monkeypatch, reduction,
             p = sharmix.sharmix(wide, *own)
             loss = sharmix.fenchel_young_loss(wide, y, *own, reduction=reduction)
             totals = p.square().sum(), loss.square().sum()
-            kept += [
-                p,
-                loss,
-                *(one for total in totals for one in torch.autograd.grad(total, [wide, *own])),
-            ]
+            kept += [p, loss, *(one for total in totals for one in torch.autograd.grad(total, [wide, *own]))]
     torch.testing.assert_close(found, [one.float() for one in expected], rtol=1e-4, atol=3e-6)
 
 
