@@ -184,16 +184,6 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, dtype, way):
                 assert_agrees_with_plain_torch(classes, dtype, q, r)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-@for_every(door=doors.EVERYTHING)
-def test_every_map_and_loss_is_that_of_plain_torch(dtype, door):
-    z = doors.logits(dtype=dtype).to(DEVICE)
-    found = doors.value_and_gradient(door, z)
-    with sharmix.plain_torch():
-        expected = doors.value_and_gradient(door, z)
-    torch.testing.assert_close(found, expected, **digits(dtype))
-
-
 class PassesThrough(TorchDispatchMode):
     """A mode that changes nothing, for which torch must see operators."""
 
@@ -201,11 +191,14 @@ class PassesThrough(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@for_every(door=(doors.MAPS | doors.CLASS_LOSSES))
-def test_every_map_and_loss_by_the_operators(dtype, door):
-    z = doors.logits(dtype=dtype).to(DEVICE)
-    with PassesThrough():
+FLOATS, OPERATORS = [torch.float32, torch.float64, torch.bfloat16], doors.MAPS | doors.CLASS_LOSSES
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.float16], ids=str)
+@for_every(within=(contextlib.nullcontext, PassesThrough), name=[*doors.EVERYTHING])
+def test_every_map_and_loss_is_that_of_plain_torch_by_itself_and_by_the_operators(dtype, within, name):
+    door, z = doors.EVERYTHING[name], doors.logits(dtype=dtype).to(DEVICE)
+    with within():
         found = doors.value_and_gradient(door, z)
     with sharmix.plain_torch():
         expected = doors.value_and_gradient(door, z)
@@ -229,15 +222,6 @@ def test_orders_of_one_value_that_the_host_does_not_read(monkeypatch, reduction,
             totals = p.square().sum(), loss.square().sum()
             kept += [p, loss, *(one for total in totals for one in torch.autograd.grad(total, [wide, *own]))]
     torch.testing.assert_close(found, [one.float() for one in expected], rtol=1e-4, atol=3e-6)
-
-
-def test_a_loss_may_be_changed_in_place():
-    z, y = doors.logits(3, 100).float().to(DEVICE).requires_grad_(), torch.tensor([0, 1, 2], device=DEVICE)
-    loss = sharmix.fenchel_young_loss(z, y)
-    loss *= 2
-    loss.backward()
-    (one,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, y), z)
-    torch.testing.assert_close(z.grad, 2 * one)
 
 
 @in_every_way
@@ -323,13 +307,15 @@ def test_an_order_out_of_its_range_makes_its_row_nan(monkeypatch, way, wrong):
     assert by_logits[0].isfinite().all()
 
 
-def test_a_kept_gradient_is_multiplied_by_what_comes_in():
+def test_a_kept_gradient_is_multiplied_by_what_comes_in_and_a_loss_may_be_changed_in_place():
     z, y = doors.logits(3, 100).float().to(DEVICE).requires_grad_(), torch.tensor([0, 1, 2], device=DEVICE)
     (one,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, y), z)
     loss = sharmix.fenchel_young_loss(z, y)
     for times in (3.0, 1.0, 5.0):
         (gradient,) = torch.autograd.grad(times * loss, z, retain_graph=True)
         torch.testing.assert_close(gradient, times * one)
+    loss *= 2
+    torch.testing.assert_close(torch.autograd.grad(loss, z)[0], 2 * one)
 
 
 @on_a_gpu
