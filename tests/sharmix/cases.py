@@ -5,11 +5,12 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from textwrap import shorten
 from typing import Any
 
 import pytest
 
-_MOST_SHOWN = 10
+_MOST_SHOWN, _WIDTH = 10, 100  # cases, and characters of a value
 
 Case = Callable[..., AbstractContextManager[None]]
 Test = Callable[..., None]
@@ -32,7 +33,7 @@ def every_case() -> Iterator[Case]:
         try:
             yield
         except (Exception, pytest.fail.Exception) as error:
-            name = ", ".join(f"{key}={value}" for key, value in described.items())
+            name = ", ".join(f"{key}={shorten(str(value), _WIDTH)}" for key, value in described.items())
             failures.append(f"[{name}] {type(error).__name__}: {error}")
 
     yield case

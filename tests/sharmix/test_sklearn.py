@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sharmix
-from tests.sharmix.cases import every_case, for_every
+from tests.sharmix.cases import for_every
 
 pytest.importorskip("sklearn")
 
@@ -124,29 +124,28 @@ def test_a_fit_that_stops_early_warns():
     assert ours.n_iter_ == 3
 
 
-def test_what_is_not_allowed_is_named():
-    X, y = blobs()
-    one_hot = np.eye(3)[y]
-    with every_case() as case:
-        for parameters, message in (
-            ({"max_iter": 0}, "max_iter == 0"),
-            ({"alpha": np.nan}, "alpha=nan is not allowed"),
-            ({"activation_params": {"tau": 1}}, "need the name of an activation"),
-            ({"activation": "softmix"}, "did you mean softmax"),
-            ({"activation": "sharmix_learned"}, r"SharMiX\(.* learns q, r, which this classifier does not train"),
-            ({"activation": sharmix.Softmax()}, r"must be a name, .*; got Softmax\(\)"),
-        ):
-            with case(**parameters), pytest.raises((ValueError, TypeError), match=message):
-                FenchelYoungClassifier(**parameters).fit(X, y)
-        with pytest.raises(ValueError, match="not finite after 0 iterations; scale the features"):
-            FenchelYoungClassifier().fit(X * 1e300, y)
-        for targets, message in (
-            (one_hot * 2, "rows that sum to 1"),
-            (one_hot - [[0.5, -0.5, 0]], "at least 0"),
-            (one_hot[:, :2] * np.nan, "NaN"),
-        ):
-            with case(expected=message), pytest.raises(ValueError, match=message):
-                FenchelYoungClassifier().fit(X, targets)
+X, Y = blobs()
+ONE_HOT = np.eye(3)[Y]
+
+
+@for_every(
+    "parameters, given, error, message",
+    [
+        ({"max_iter": 0}, (X, Y), ValueError, "max_iter == 0"),
+        ({"alpha": np.nan}, (X, Y), ValueError, "alpha=nan is not allowed"),
+        ({"activation_params": {"tau": 1}}, (X, Y), ValueError, "need the name of an activation"),
+        ({"activation": "softmix"}, (X, Y), ValueError, "did you mean softmax"),
+        ({"activation": "sharmix_learned"}, (X, Y), ValueError, r"SharMiX\(.* learns q, r, .* does not train"),
+        ({"activation": sharmix.Softmax()}, (X, Y), TypeError, r"must be a name, .*; got Softmax\(\)"),
+        ({}, (X * 1e300, Y), ValueError, "not finite after 0 iterations; scale the features"),
+        ({}, (X, ONE_HOT * 2), ValueError, "rows that sum to 1"),
+        ({}, (X, ONE_HOT - [[0.5, -0.5, 0]]), ValueError, "at least 0"),
+        ({}, (X, ONE_HOT[:, :2] * np.nan), ValueError, "NaN"),
+    ],
+)
+def test_what_is_not_allowed_is_named(parameters, given, error, message):
+    with pytest.raises(error, match=message):
+        FenchelYoungClassifier(**parameters).fit(*given)
 
 
 def logits_and_labels(seed=0, examples=150, classes=4, scale=2.0):
@@ -217,26 +216,26 @@ def test_weights_of_a_fit_are_repetitions():
     assert again.loss_ == weighted.loss_
 
 
-def test_a_scaling_names_what_is_not_allowed():
-    logits, labels = logits_and_labels()
-    with every_case() as case:
-        for parameters, message in (
-            ({"q": 0.9}, "q=0.9 is not allowed"),
-            ({"temperature": "1"}, "temperature='1' is not allowed"),
-            ({"r": 0.9}, "r=0.9 is not allowed; with q=None it must be at least 1"),
-            ({"q": 2, "r": 1.4}, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
-            ({"r": "alpha"}, "r='alpha' is not allowed"),
-            ({"loss": "hinge"}, "loss='hinge' is not allowed"),
-        ):
-            with case(**parameters), pytest.raises(ValueError, match=message):
-                SharMiXScaling(**parameters).fit(logits, labels)
-        for given, message in (
-            ((labels + 1,), "label 4 is out of range for 4 classes; allowed are 0 to 3$"),
-            ((labels / 2,), "integers"),
-            ((labels[:9],), "integers"),
-        ):
-            with case(expected=message), pytest.raises(ValueError, match=message):
-                SharMiXScaling().fit(logits, *given)
+LOGITS, LABELS = logits_and_labels()
+
+
+@for_every(
+    "parameters, labels, message",
+    [
+        ({"q": 0.9}, LABELS, "q=0.9 is not allowed"),
+        ({"temperature": "1"}, LABELS, "temperature='1' is not allowed"),
+        ({"r": 0.9}, LABELS, "r=0.9 is not allowed; with q=None it must be at least 1"),
+        ({"q": 2, "r": 1.4}, LABELS, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
+        ({"r": "alpha"}, LABELS, "r='alpha' is not allowed"),
+        ({"loss": "hinge"}, LABELS, "loss='hinge' is not allowed"),
+        ({}, LABELS + 1, "label 4 is out of range for 4 classes; allowed are 0 to 3$"),
+        ({}, LABELS / 2, "integers"),
+        ({}, LABELS[:9], "integers"),
+    ],
+)
+def test_a_scaling_names_what_is_not_allowed(parameters, labels, message):
+    with pytest.raises(ValueError, match=message):
+        SharMiXScaling(**parameters).fit(LOGITS, labels)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
