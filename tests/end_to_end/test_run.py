@@ -79,19 +79,14 @@ def test_the_weights_of_the_reported_epoch_stay_and_load(finished, tmp_path):
         load_run(file.parent)
 
 
-@pytest.fixture
-def without_wandb_key(tmp_path, monkeypatch):
-    """As on a machine where W&B was never used."""
+def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its_seeds_alone(
+    finished, tmp_path, monkeypatch
+):
     for name in [name for name in os.environ if name.startswith(("WANDB_", "NETRC"))]:
         monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
+    (tmp_path / "home").mkdir()  # as on a machine where W&B was never used
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "WANDB_CONFIG_DIR"):
-        monkeypatch.setenv(name, str(home))
-
-
-@pytest.mark.usefixtures("without_wandb_key")
-def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its_seeds_alone(finished, tmp_path):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
     printed = succeed(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=42,21", "tags=[mine]")
     found = {record["seed"]: record for record in (json.loads(file.read_text()) for file in records(tmp_path))}
     assert found[21]["weights_hash"] == only_record(finished)["weights_hash"]
