@@ -45,7 +45,7 @@ def test_a_run_in_a_job_of_slurm_trains_on_after_sigterm_until_it_is_killed(tmp_
     assert not list(tmp_path.rglob("hpc_ckpt*"))
 
 
-def at_work(process: psutil.Process) -> bool:
+def at_work(process):
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -4,7 +4,6 @@ import os
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -28,7 +27,7 @@ def outside(tmp_path_factory):
     return folder
 
 
-def write(folder: Path, files: dict[str, str]) -> None:
+def write(folder, files):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from tests.experiments.data.generated import tweets, write_tweets
 DIGITS = load_digits()
 
 
-def finished(folder: Path, *overrides: str) -> Path:
+def finished(folder, *overrides):
     """The folder of a run that has just finished."""
     succeed(folder / "outputs", *overrides)
     (record,) = records(folder)
@@ -39,7 +38,7 @@ def sparse(tmp_path_factory):
     return finished(tmp_path_factory.mktemp("sparse"), "activation=sparsemax", "trainer.max_epochs=6")
 
 
-def predicted(run: Path, file: Path, *more: str) -> list[str]:
+def predicted(run, file, *more):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         main([f"run={run}", f"input={file}", *more])
@@ -129,7 +128,7 @@ def test_a_file_that_is_no_digits_is_refused(sparse, tmp_path, content, reason):
 
 
 def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_are_refused(sparse, tmp_path):
-    def refused(file: Path, *more: str) -> str:
+    def refused(file, *more):
         with pytest.raises(UserError) as caught:
             main([f"run={sparse}", f"input={file}", *more])
         return str(caught.value)

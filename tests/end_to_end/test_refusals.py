@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +33,7 @@ COMMANDS = {  # a command line, and words of the one message
 }
 
 
-def message_of(folder: Path, *arguments: str) -> str:
+def message_of(folder, *arguments):
     """What a refused command prints, without Hydra's line about a job and the progress of a training."""
     (folder / "runs").mkdir(parents=True)  # Hydra must not make folders beside it
     flags = [one for one in arguments if one.startswith("-")]
@@ -69,7 +68,7 @@ def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path):
 
 
 def test_a_disk_that_cannot_be_written_is_named_with_the_remedy(tmp_path, monkeypatch):
-    def full(*arguments: object) -> None:
+    def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)

@@ -1,7 +1,6 @@
 """What a run is known by: only what decides its result."""
 
 import json
-from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
@@ -18,10 +17,10 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch):
     configurations = {experiment: settings(f"experiment={experiment}").model_dump() for experiment in EXPERIMENTS}
     read = identity._content
 
-    def read_edited(file: Path) -> bytes:
+    def read_edited(file):
         return read(file) + (b"\n# edited" if file == edited else b"")
 
-    def digests() -> dict[str, str]:
+    def digests():
         return {experiment: code_of(config)["digest"] for experiment, config in configurations.items()}
 
     before, everyone = digests(), set(EXPERIMENTS)
@@ -77,7 +76,7 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result():
     config = composed(*base)
     plain = run_id(resolved(config))
 
-    def changed(override: str) -> str:
+    def changed(override):
         if override.startswith(("logger=", "callbacks=")):
             return run_id(resolved(composed(*base, override)))
         return run_id(resolved(OmegaConf.merge(config, OmegaConf.from_dotlist([override]))))

@@ -5,10 +5,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import lightning.pytorch as L
 import psutil
@@ -19,7 +18,7 @@ from experiments import building, load_run
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.modules.classifier import Classifier
-from experiments.record import Record, load_record
+from experiments.record import load_record
 from experiments.run import Run, learned_orders, weights_hash
 from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
@@ -35,7 +34,7 @@ QUICK = (
 RESULTS = {"record.json", "metrics.csv", "weights.ckpt"}
 
 
-def complete(folder: Path, *overrides: str) -> Record | None:
+def complete(folder, *overrides):
     airline = "experiment=airline" in overrides
     quick = [override for override in QUICK if not (airline and override.startswith(("experiment", "model")))]
     return Run(settings(*quick, *overrides), folder).complete()
@@ -63,7 +62,7 @@ def nothing_kept():
     Fails.at = None
 
 
-def killed(folder: Path, at: str, *overrides: str) -> Path:
+def killed(folder, at, *overrides):
     """The checkpoint of a training that ended by an error."""
     Kept.values.clear()
     Fails.at = at
@@ -154,11 +153,11 @@ def before(tmp_path_factory):
     return folder
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
+def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def consistent_record(folder: Path) -> Record:
+def consistent_record(folder):
     """The record, after a look at the curves and weights that stand beside it."""
     record = load_record(folder / "record.json")
     with (folder / "metrics.csv").open() as file:
@@ -175,8 +174,8 @@ def test_a_kill_at_any_moment_of_a_forced_run_leaves_one_finished_run(before, tm
     kills.mkdir()
     copying = False
 
-    def before_each(call: Callable[..., Any]) -> Callable[..., Any]:
-        def call_after_copy(*arguments: Any, **keywords: Any) -> Any:
+    def before_each(call):
+        def call_after_copy(*arguments, **keywords):
             """Keeps what a kill right before the call leaves."""
             nonlocal copying
             if not copying:
@@ -280,7 +279,7 @@ def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_sta
 
 
 def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before, tmp_path, monkeypatch):
-    def refused(kind: type[UserError] = ConfigurationError) -> str:
+    def refused(kind=ConfigurationError):
         with pytest.raises(kind) as caught:
             load_run(tmp_path / "run")
         return str(caught.value)

@@ -5,13 +5,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import lightning.pytorch as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor
 
-from experiments.data.base import SplitDataModule
 from tests.experiments.building import classifier, copies, digits, stock_trainer, translator
 
 
@@ -54,11 +51,11 @@ def test_a_stock_trainer_fits_validates_tests_and_predicts(case):
         assert right / 10 == pytest.approx(fitted["test/exact_match"])
 
 
-def plain(metrics: dict[str, Tensor]) -> dict[str, float]:
+def plain(metrics):
     return {name: value.item() for name, value in metrics.items()}
 
 
-def measured(trainer: L.Trainer) -> dict[str, float]:
+def measured(trainer):
     return {name: value for name, value in plain(trainer.callback_metrics).items() if "/" in name}
 
 
@@ -78,7 +75,7 @@ class Seen(Callback):
     ],
 )
 def test_the_learning_rates_follow_their_schedule_step_by_step(schedule, share):
-    def learning_rates(module: Any) -> list[float]:
+    def learning_rates(module):
         return [group["lr"] for group in module.optimizers().param_groups]
 
     data, rates = copies(), Seen(learning_rates, "on_before_optimizer_step")
@@ -112,7 +109,7 @@ def test_the_average_of_the_parameters_is_what_is_measured():
     assert found["test/loss"] != pytest.approx(measured_with(module.network.state_dict(), data)["test/loss"], rel=1e-4)
 
 
-def measured_with(network: dict[str, Tensor], data: SplitDataModule) -> dict[str, float]:
+def measured_with(network, data):
     """The test metrics of a plain translator with the parameters of a network."""
     module = translator(data)
     module.network.load_state_dict(network)

@@ -40,7 +40,7 @@ DAMAGE = [
 ]
 
 
-def said(*arguments: object) -> str:
+def said(*arguments):
     """The line that a command ends with."""
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])

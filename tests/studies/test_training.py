@@ -20,7 +20,7 @@ def untrained(monkeypatch):
     def end_at_once(**record):
         runs = []
 
-        def run(settings, folder) -> SimpleNamespace:
+        def run(settings, folder):
             runs.append(settings)
             return SimpleNamespace(train=lambda: SimpleNamespace(**record))
 
@@ -47,7 +47,7 @@ def test_each_seed_has_its_own_split_validation_part_and_tail(untrained):
 def test_a_task_trains_at_its_rate_and_measures_both_splits(tmp_path):
     settings = RATES.settings | {"contenders": {"softmax": ["activation=softmax", "trainer.max_epochs=2"]}}
 
-    def measured(rate: float) -> dict[str, float]:
+    def measured(rate):
         task = {"data_set": "digits", "contender": "softmax", "learning_rate": rate, "seed": 1}
         assert task in learning_rates.tasks(settings | {"learning_rates": [rate]}, None)
         return {row["metric"]: row["value"] for row in learning_rates.measure(task, settings, None)}

@@ -12,7 +12,6 @@ from experiments.callbacks.curves import log_row
 from experiments.callbacks.loggers import open_loggers, wandb_logger
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
-from experiments.settings import RunSettings
 from tests.experiments.building import Kept
 
 HERE = "tests.experiments.callbacks.test_loggers"
@@ -40,7 +39,7 @@ class Unfinished(WandbLogger):
         self._experiment.finish.side_effect = TimeoutError("Timed out finishing run.")
 
 
-def logging_to(**groups: dict[str, Any]) -> RunSettings:
+def logging_to(**groups):
     return settings("experiment=digits").model_copy(update={"logger": groups})
 
 
@@ -75,7 +74,7 @@ def test_wandb_that_cannot_finish_its_run_warns(tmp_path):
 
 
 def test_wandb_logs_offline_where_the_key_is_not_accepted(tmp_path, monkeypatch):
-    def login(**options: Any) -> bool:
+    def login(**options):
         raise wandb.errors.AuthenticationError("Failed to authenticate with https://nowhere: no answer")
 
     monkeypatch.setattr(wandb, "login", login)

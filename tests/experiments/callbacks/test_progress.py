@@ -2,7 +2,6 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ def test_a_line_holds_the_loss_the_numbers_of_validation_or_test_and_the_learned
     assert numbers(dev, "bleu") == ["loss 0.05", "bleu 31.250", "sparsity 1.00", "tau 0.50"]
 
 
-def printed(progress: str, encoding: str = "utf-8", terminal: bool = False, checkpoint: Path | None = None) -> str:
+def printed(progress, encoding="utf-8", terminal=False, checkpoint=None):
     """What a training of two epochs prints, from a checkpoint if one is given."""
     out = io.TextIOWrapper(io.BytesIO(), encoding, newline="")
     curves, console = Curves(), Console(file=out, force_terminal=terminal, color_system=None, soft_wrap=True)

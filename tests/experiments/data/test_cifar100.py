@@ -32,7 +32,7 @@ def test_torchvisions_folder_gives_the_same(cifar, tmp_path, monkeypatch):
 
 
 def test_one_process_at_a_time_downloads_by_torchvision(tmp_path, monkeypatch):
-    def download(*_: object, **__: object) -> None:
+    def download(*_, **__):
         with pytest.raises(Timeout):
             FileLock("data/cifar100.lock", timeout=0).acquire()
         raise OSError("no route")

@@ -1,7 +1,6 @@
 """A missing, a truncated or a wrong file, another number of examples, a wrong setting: each is one clear error."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,8 +55,8 @@ def test_damage(name, folder_of, tmp_path):
         assert remedy in said or "paths.data=" in said, (damage, said)
 
 
-def tweets_with(old: bytes, new: bytes) -> Spoil:
-    def spoil(folder: Path) -> None:
+def tweets_with(old, new):
+    def spoil(folder):
         file = folder / "airline/Tweets.csv"
         content = file.read_bytes()
         assert old in content
@@ -66,21 +65,21 @@ def tweets_with(old: bytes, new: bytes) -> Spoil:
     return spoil
 
 
-def cifar_with(**changes: Any) -> Spoil:
+def cifar_with(**changes):
     rows = cifar_rows("test")
     return lambda folder: write_cifar(folder, "test", [*rows[:-1], rows[-1] | changes])
 
 
-def tiny_with(names: list[str] = TINY_WNIDS, **changes: Any) -> Spoil:
+def tiny_with(names=TINY_WNIDS, **changes):
     rows = tiny_rows("valid")
     return lambda folder: write_tiny(folder, "valid", [*rows[:-1], rows[-1] | changes], names)
 
 
-def archive_with(spoil: Spoil) -> Spoil:
+def archive_with(spoil):
     return lambda folder: spoil(write_tiny_archive(folder))
 
 
-def pairs_with(german: list[str]) -> Spoil:
+def pairs_with(german):
     return lambda folder: write_pairs(folder, "test", german, ENGLISH)
 
 
@@ -182,7 +181,7 @@ def test_a_wrong_setting(name, changes, said, folder_of):
     ],
 )
 def test_a_hub_out_of_reach(name, remedy, monkeypatch):
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise ConnectionError("no route")
 
     monkeypatch.setattr("datasets.load_dataset", refuse)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.data.examples import ClassificationData, Examples
+from experiments.data.examples import ClassificationData
 from tests.experiments.data.support import SHOTS, loaded, small, small_data
 
 Load = Callable[..., ClassificationData]
@@ -24,7 +24,7 @@ def load(name, folder_of):
     return lambda **changes: loaded(name, folder, **changes)
 
 
-def rows(examples: Examples) -> list[tuple]:
+def rows(examples):
     """The inputs and the target of each example."""
     chosen = torch.arange(len(examples.targets))
     inputs, targets = examples.read(chosen, torch.zeros_like(chosen))

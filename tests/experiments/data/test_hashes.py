@@ -1,8 +1,5 @@
 """The hash of the contents: whatever changes in a data set changes it, and nothing else does."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -26,7 +23,7 @@ def test_the_hash_of_earlier_records(name, folder_of):
     assert loaded(name, folder).content_hash == loaded(name, folder, seed=5).content_hash == RECORDED[name]
 
 
-def hash_of(**changes: Any) -> str:
+def hash_of(**changes):
     return small(small_data(**changes)).data.content_hash
 
 
@@ -48,7 +45,7 @@ def test_every_input_target_name_and_type_counts():
     assert all(len(value) == 64 for value in found)
 
 
-def photo(home: Path, side: str, number: int, image: int = 0) -> Path:
+def photo(home, side, number, image=0):
     return home / "photos" / side / WNIDS[number] / f"{WNIDS[number]}_{image}.JPEG"
 
 

@@ -2,12 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import datasets
 import torch
 from PIL import Image
-from torch import Tensor
 from torchvision.transforms import v2
 
 from experiments.errors import ConfigurationError, DataError
@@ -18,14 +16,14 @@ COUNTS = [3, 2, 1]  # of the small ImageNet-LT
 LONG_TAILED = {"long_tailed": True, "repeat_images": True}
 
 
-def write_counts(home: Path, content: object) -> Path:
+def write_counts(home, content):
     path = home / "imagenet_lt/ImageNet_LT_train.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
     return path
 
 
-def listed(*images: tuple[int, int]) -> list[str]:
+def listed(*images):
     """Lines of a published list, for the number of a class and of its image."""
     return [f"train/{WNIDS[label]}/{WNIDS[label]}_{image}.JPEG {label}" for label, image in images]
 
@@ -33,17 +31,17 @@ def listed(*images: tuple[int, int]) -> list[str]:
 PUBLISHED = listed((0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 1))
 
 
-def write_list(home: Path, lines: list[str]) -> Path:
+def write_list(home, lines):
     path = write_counts(home, "never looked at").with_suffix(".txt")
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def files(examples: Any) -> list[str]:
+def files(examples):
     return [Path(path).name for path, _ in examples.dataset.samples]
 
 
-def middle(image: Image.Image) -> Tensor:
+def middle(image):
     """The middle 8 × 8 pixels of the image whose shorter side is resized to 10 pixels."""
     return v2.functional.center_crop(v2.functional.resize(v2.functional.pil_to_tensor(image), 10), 8)
 
@@ -79,7 +77,7 @@ def test_measuring_cuts_the_middle_of_the_resized_image(photos, tmp_path):
 
 
 def test_pixels_depend_on_seed_epoch_and_image_alone(photos):
-    def pixels(epoch: int, **changes: Any) -> dict[int, Tensor]:
+    def pixels(epoch, **changes):
         batches = epochs(ready("imagenet", photos, **changes), epoch + 1)[epoch]
         return {int(i): image for batch in batches for i, image in zip(batch.indices, batch.inputs, strict=True)}
 

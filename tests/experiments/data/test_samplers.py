@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 
-from experiments.data.examples import BatchIndices
 from experiments.data.samplers import BatchDivision, ClassSampler, TrainingSampler, class_shares, evaluation_batches
 from experiments.errors import ConfigurationError
 
@@ -17,7 +16,7 @@ COUNTS = np.array([1000, 100, 10])
 TARGETS = np.repeat(np.arange(3), COUNTS)
 
 
-def sampler_of(sampler: str = "instance", size: int = 0, epoch: int = 0, **changes) -> TrainingSampler:
+def sampler_of(sampler="instance", size=0, epoch=0, **changes):
     targets = np.zeros(size, dtype=np.int64) if size else TARGETS
     arguments = {"batch_size": 64, "seed": 21, "epochs": 10, "division": BatchDivision()} | changes
     found = TrainingSampler(targets, sampler, **arguments)
@@ -25,11 +24,11 @@ def sampler_of(sampler: str = "instance", size: int = 0, epoch: int = 0, **chang
     return found
 
 
-def indices(batches: TrainingSampler) -> list[int]:
+def indices(batches):
     return [index for batch in batches for index in batch.indices.tolist()]
 
 
-def seeded(batch: BatchIndices) -> list[tuple[int, int]]:
+def seeded(batch):
     return list(zip(batch.indices.tolist(), batch.seeds.tolist(), strict=True))
 
 

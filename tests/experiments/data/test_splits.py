@@ -6,7 +6,7 @@ import pytest
 from experiments.data.splits import groups_of_repeats, stratified_group_split
 
 
-def shares(labels: np.ndarray) -> np.ndarray:
+def shares(labels):
     return np.bincount(labels) / len(labels)
 
 

@@ -32,17 +32,17 @@ class Pairs(Dataset[Any]):
         return len(self.pairs)
 
 
-def images() -> FakeData:
+def images():
     return FakeData(size=12, image_size=(3, 8, 8), num_classes=3)
 
 
-def loaded(train: Any, test: Any, **arguments: Any) -> ClassificationData:
+def loaded(train, test, **arguments):
     module = TorchDatasetModule(train=train, test=test, **BATCHES | arguments)
     module.setup()
     return module.data
 
 
-def read(examples: Any, *indices: int) -> torch.Tensor:
+def read(examples, *indices):
     return examples.read(torch.tensor(indices, dtype=torch.int64), torch.tensor(indices))[0]
 
 
@@ -83,7 +83,7 @@ def test_labels_that_are_no_class_numbers_are_refused(label):
 def test_tensors_are_split_by_class_the_same_for_the_same_seed():
     inputs, targets = torch.arange(40.0).reshape(20, 2), torch.arange(20) % 2
 
-    def split(**arguments: Any) -> ClassificationData:
+    def split(**arguments):
         return ClassificationData.from_tensors(inputs, targets, np.array(["a", "b"]), **arguments)
 
     data = split(test_fraction=0.3)
@@ -129,7 +129,7 @@ def test_random_transforms_change_no_hash_and_leave_the_generators_alone():
 
 
 def test_a_dataset_that_holds_its_data_is_not_read():
-    def holding(array: Any) -> Pairs:
+    def holding(array):
         return Pairs(([1.0], 0), ([1.0], 1), data=array, targets=[0, 1])
 
     array = np.arange(4).reshape(2, 2)

@@ -16,9 +16,7 @@ def pairs():
     return loaded("copy").train
 
 
-def sampler_of(
-    pairs: SentencePairs, seed: int = 5, epoch: int = 0, tokens: int = 60, division: BatchDivision | None = None
-) -> TokenBatchSampler:
+def sampler_of(pairs, seed=5, epoch=0, tokens=60, division=None):
     found = TokenBatchSampler(pairs, tokens, seed, division or BatchDivision())
     found.set_epoch(epoch)
     return found
@@ -38,7 +36,7 @@ def test_an_epoch_takes_each_pair_once_in_batches_of_like_length(pairs):
 
 
 def test_an_epoch_is_a_function_of_seed_and_number(pairs):
-    def order(seed: int, epoch: int) -> list[list[int]]:
+    def order(seed, epoch):
         return [batch.indices.tolist() for batch in sampler_of(pairs, seed, epoch)]
 
     assert order(5, 1) == order(5, 1)

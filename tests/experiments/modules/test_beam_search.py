@@ -51,7 +51,7 @@ class Language:
         return beam_search(self.step, sentences, torch.tensor(limits), size, length_penalty, probabilities)
 
 
-def brute_force(language: Language, sentence: int, limit: int, length_penalty: float) -> tuple[list[int], float]:
+def brute_force(language, sentence, limit, length_penalty):
     """The best of all sequences."""
     everything = [words for length in range(limit + 1) for words in itertools.product(WORDS, repeat=length)]
     scores = [language.score(sentence, words) / (len(words) + 1) ** length_penalty for words in everything]

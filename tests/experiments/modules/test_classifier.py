@@ -54,7 +54,7 @@ class Noisy(nn.Module):
         return self.output(self.frozen(inputs) + 0.01 * torch.randn_like(inputs))
 
 
-def over(network: nn.Module) -> Classifier:
+def over(network):
     optimizer = AdamSettings(learning_rate=1e-3, entropy_learning_rate=1e-3)
     return Classifier(network, build_activation("softmax"), optimizer, num_classes=10)
 

@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 
 import sharmix
 from experiments.composition import settings_of as settings
-from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.modules.beam_search import Hypothesis
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
@@ -23,14 +22,14 @@ from tests.experiments.building import copies, stock_trainer
 SMALL = ("experiment=copy", "data.train_size=200", "data.evaluation_size=20", "data.batch_size=100")
 
 
-def translator(*overrides: str) -> Translator:
+def translator(*overrides):
     module, _ = Run(settings(*SMALL, *overrides), Path()).build()
     assert isinstance(module, Translator)
     return module
 
 
 @functools.cache
-def batch(passes: int = 1, turn: int = 0) -> Batch:
+def batch(passes=1, turn=0):
     """The first training batch, or a pass of it."""
     data = copies(words=16, shortest=3, longest=8, train_size=200, evaluation_size=20, data_seed=21)
     data.trainer = stock_trainer(accumulate_grad_batches=passes)
@@ -144,7 +143,7 @@ def test_a_translation_is_scored_by_the_probabilities_of_its_tokens(activation):
     source = batch().inputs[:4]
     found, empty = module.translate(source)
 
-    def score(row: int, tokens: list[int]) -> float:
+    def score(row, tokens):
         given = torch.tensor([[BEGIN, *tokens]])
         own = source[row : row + 1]
         logits = module.network.logits(module.network(own[own != PADDING][None], given))[0]

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import sharmix
 from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
-from experiments.networks.attention import Attention, attention_activation
+from experiments.networks.attention import attention_activation
 from experiments.networks.transformer import Transformer
 from experiments.settings import ActivationSettings
 
@@ -18,7 +18,7 @@ ATTENTIONS = {
 }
 
 
-def transformer(attention: str = "softmax", dropout: float = 0.0) -> Transformer:
+def transformer(attention="softmax", dropout=0.0):
     torch.manual_seed(0)
     model = Transformer(
         vocabulary_size=FIRST + WORDS,
@@ -36,7 +36,7 @@ def transformer(attention: str = "softmax", dropout: float = 0.0) -> Transformer
     return model.double().eval()
 
 
-def sentences() -> tuple[Tensor, Tensor]:
+def sentences():
     """Two sources and targets, the second of each shorter than the first."""
     generator = torch.Generator().manual_seed(1)
     source, target = (torch.randint(FIRST, FIRST + WORDS, (2, n), generator=generator) for n in (7, 6))
@@ -45,10 +45,10 @@ def sentences() -> tuple[Tensor, Tensor]:
     return source, target
 
 
-def theirs(own: nn.Module, layer: nn.Module) -> nn.Module:
+def theirs(own, layer):
     """Torch's layer with our weights."""
 
-    def attention(mine: Attention, other: nn.MultiheadAttention) -> None:
+    def attention(mine, other):
         parts = (mine.query, mine.key, mine.value)
         other.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
         other.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
