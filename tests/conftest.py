@@ -2,8 +2,6 @@
 
 import atexit
 import gc
-from collections.abc import Iterator
-from typing import Any
 
 import hypothesis
 import pytest
@@ -23,7 +21,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="module")  # not longer: while it lives, no other test of the process can start an event loop
-def browser() -> Iterator[Any]:
+def browser():
     """Chromium, for the tests of a module; they are skipped where there is none. See tests/browser.py."""
     from tests.browser import chromium  # which the sdist lacks
 

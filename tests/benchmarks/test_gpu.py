@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -127,31 +128,14 @@ def test_without_its_baseline_a_contender_is_not_measured_and_does_not_fail(monk
 
 
 def test_a_part_that_does_not_end_is_stopped(monkeypatch, capsys, tmp_path):
-    settings = SETTINGS | {"spare_seconds": 0}
-    monkeypatch.setattr(gpu.multiprocessing, "get_context", lambda method: SimpleNamespace(Process=Stuck))
-    assert not gpu.finished("maps", settings, tmp_path, {}, time.monotonic())
+    stuck = Mock(exitcode=None)  # ends only when it is killed
+    stuck.is_alive.side_effect = lambda: stuck.exitcode is None
+    stuck.kill.side_effect = lambda: stuck.configure_mock(exitcode=-9)
+    context = SimpleNamespace(Process=lambda target, args: stuck)
+    monkeypatch.setattr(gpu.multiprocessing, "get_context", lambda method: context)
+    assert not gpu.finished("maps", SETTINGS | {"spare_seconds": 0}, tmp_path, {}, time.monotonic())
     assert capsys.readouterr().out == "maps: stopped, for a call does not end\n"
-
-
-class Stuck:
-    """A process that ends only when it is killed."""
-
-    exitcode = None
-
-    def __init__(self, target, args):
-        pass
-
-    def start(self):
-        pass
-
-    def join(self, seconds=0):
-        assert seconds < 1
-
-    def is_alive(self):
-        return self.exitcode is None
-
-    def kill(self):
-        self.exitcode = -9
+    assert all(call.args[0] < 1 for call in stuck.join.call_args_list if call.args)
 
 
 def test_the_line_in_which_the_host_waits(monkeypatch):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -11,7 +10,7 @@ from tests.docs.pages import ROOT
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def site(tmp_path_factory, worker_id):
     """The folder that `make site` fills, without the two pages that are made after Sphinx."""
     shared = tmp_path_factory.getbasetemp()
     folder = (shared if worker_id == "master" else shared.parent) / "site"

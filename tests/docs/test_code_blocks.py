@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 import types
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -27,7 +26,7 @@ RUN_HERE = [page for page in PYTHON if name(page) not in TESTED_BY and TUTORIALS
 COMMANDS = {name(page): list(command_lines(page)) for page in PAGES}
 
 
-def made_up() -> dict[str, object]:
+def made_up():
     """What the reader of a page has already: logits, labels, and the parts of a linear layer."""
     torch.manual_seed(0)
     return {
@@ -76,7 +75,7 @@ def test_every_target_of_make_is_there():
     assert {target for target in targets if not re.fullmatch(pattern, target)} == set()
 
 
-def modules() -> Iterator[tuple[str, tuple[str, ...]]]:
+def modules():
     """Every `python -m MODULE` of the pages, with the words that follow."""
     for line in [line for lines in COMMANDS.values() for line in lines]:
         if found := re.match(r"(?:\S+=\S+ )*(?:\S*/)?python -m ([\w.]+)(.*)", line):

@@ -103,12 +103,12 @@ def test_the_entropy_is_a_convex_function_of_a_norm(q, r):
 
 @pytest.mark.parametrize(("q", "r"), [(1.5, 1.25), (1.75, 1.25), (1.5, 0.5)])
 def test_below_the_border_the_entropy_is_not_concave_for_many_classes(q, r):
-    def entropy(t: float, border: float) -> float:
+    def entropy(t, border):
         p = torch.full((1_000_000,), t / 999_999, dtype=torch.float64)
         p[0] = 1 - t
         return sharmix.sharma_mittal_entropy(p, q, border).item()
 
-    def curvature(border: float) -> float:
+    def curvature(border):
         return entropy(0.25, border) - 2 * entropy(0.3, border) + entropy(0.35, border)
 
     assert curvature(2 - 1 / q + 0.01) < 0 < curvature(r)

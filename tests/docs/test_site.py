@@ -2,7 +2,6 @@
 
 import re
 from functools import cache
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -14,16 +13,16 @@ LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sourc
 
 
 @cache
-def parsed(file: Path) -> BeautifulSoup:
+def parsed(file):
     return BeautifulSoup(file.read_text(encoding="utf-8"), "lxml")
 
 
 @cache
-def anchors(file: Path) -> set[str]:
+def anchors(file):
     return {tag["id"] for tag in parsed(file).find_all(id=True)}
 
 
-def links(file: Path, attributes: dict[str, str]) -> set[str]:
+def links(file, attributes):
     return {
         tag[attribute]
         for name, attribute in attributes.items()
@@ -32,7 +31,7 @@ def links(file: Path, attributes: dict[str, str]) -> set[str]:
     }
 
 
-def leads_nowhere(site: Path, page: Path, link: str) -> bool:
+def leads_nowhere(site, page, link):
     path, anchor = (unquote(part) for part in (urlsplit(link).path, urlsplit(link).fragment))
     target = (page.parent / path).resolve() if path else page
     if target.is_relative_to(site) and target.relative_to(site).as_posix() in MADE_LATER:

@@ -3,8 +3,6 @@
 import itertools
 import re
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -22,7 +20,7 @@ TRY = re.compile(r"^# try: +the same with (.*)", re.MULTILINE)
 OPTIONS = {"-m": 0, "--help": 0, "--cfg": 1}  # of Hydra, with the number of words that follow
 
 
-def commands(file: Path) -> Iterator[tuple[str, ...]]:
+def commands(file):
     """The overrides of every command in a file; of `try:` those that it adds to the command above."""
     text = "\n".join(command_lines(file)) if file.suffix == ".md" else file.read_text().replace("\\\n", " ")
     given: tuple[str, ...] = ()
@@ -32,7 +30,7 @@ def commands(file: Path) -> Iterator[tuple[str, ...]]:
         yield (*given, *overrides(added))
 
 
-def overrides(arguments: str) -> tuple[str, ...]:
+def overrides(arguments):
     """What is left without Hydra's options and its launchers and sweepers, which test_run.py composes."""
     words = iter(shlex.split(arguments, comments=True))
     found = []
@@ -44,7 +42,7 @@ def overrides(arguments: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def jobs(given: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def jobs(given):
     """As few jobs as name every choice of a command that sweeps; else the command's one job."""
     choices = []
     for word, override in zip(given, OverridesParser.create().parse_overrides(list(given)), strict=True):
@@ -55,7 +53,7 @@ def jobs(given: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield tuple(values[number % len(values)] for values in choices)
 
 
-def test_every_command_of_a_config_composes_into_settings() -> None:
+def test_every_command_of_a_config_composes_into_settings():
     found = {file.relative_to(ROOT / "conf").as_posix(): list(commands(file)) for file in CONFIGS}
     for file in (ROOT / "conf" / "experiment").iterdir():
         assert found[f"experiment/{file.name}"], file
@@ -64,7 +62,7 @@ def test_every_command_of_a_config_composes_into_settings() -> None:
         settings(*job)
 
 
-def test_every_command_of_the_docs_composes() -> None:
+def test_every_command_of_the_docs_composes():
     found = {job for file in PAGES for given in commands(file) for job in jobs(given)}
     assert len(found) > 20
     for job in found:  # among them are some that a run refuses

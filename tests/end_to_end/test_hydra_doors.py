@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import yaml
@@ -46,7 +45,7 @@ COMPLETED = {
 
 
 @pytest.fixture(scope="module")
-def printed() -> dict[str, Any]:
+def printed():
     """What each command prints, and each completion."""
     lines = [f"python run.py {line}" for line in COMPLETED]
     asked = [*((arguments, "") for arguments in COMMANDS.values()), *((["-sc", "query=bash"], line) for line in lines)]
@@ -61,7 +60,7 @@ def printed() -> dict[str, Any]:
     return {name: out for name, (_, out, *_) in zip(names, answers, strict=True)}
 
 
-def test_the_configuration_is_printed_without_a_run(printed: dict[str, Any]) -> None:
+def test_the_configuration_is_printed_without_a_run(printed):
     config = yaml.safe_load(printed["cfg"])
     assert config["name"] == "cifar100"
     assert config["activation"]["name"] == "sharmix_learned"
@@ -69,7 +68,7 @@ def test_the_configuration_is_printed_without_a_run(printed: dict[str, Any]) -> 
     assert config["data"]["batch_size"] > 0
 
 
-def test_help_lists_groups_and_settings(printed: dict[str, Any]) -> None:
+def test_help_lists_groups_and_settings(printed):
     listed, _, settings = printed["help"].partition("Set any of these")
     groups = {line.partition(": ")[0]: line for line in listed.splitlines()}
     for folder in sorted(path for path in (ROOT / "conf").iterdir() if path.is_dir()):
@@ -78,7 +77,7 @@ def test_help_lists_groups_and_settings(printed: dict[str, Any]) -> None:
     assert "max_epochs: 20" in settings
 
 
-def test_the_shell_completes_groups_and_settings(printed: dict[str, Any]) -> None:
+def test_the_shell_completes_groups_and_settings(printed):
     assert "hydra_bash_completion()" in printed["install"]
     for line, expected in COMPLETED.items():
         assert printed[line].split() == expected

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.medium
 LONG = (*QUICK, "trainer.max_epochs=100000", "checkpoint_seconds=0")
 
 
-def test_an_interrupted_run_says_the_epoch_that_it_goes_on_from(tmp_path: Path) -> None:
+def test_an_interrupted_run_says_the_epoch_that_it_goes_on_from(tmp_path):
     began = ""
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         started = Started(tmp_path / "outputs", *LONG)
@@ -33,7 +32,7 @@ def test_an_interrupted_run_says_the_epoch_that_it_goes_on_from(tmp_path: Path) 
         began = f"goes on from epoch {epoch}"
 
 
-def test_a_run_in_a_job_of_slurm_trains_on_after_sigterm_until_it_is_killed(tmp_path: Path) -> None:
+def test_a_run_in_a_job_of_slurm_trains_on_after_sigterm_until_it_is_killed(tmp_path):
     variables = {"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "run", "SLURM_JOB_ID": "1", "SLURM_PROCID": "0"}
     variables |= {"SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost"}
     started = Started(tmp_path / "outputs", *QUICK, "trainer.max_epochs=30", **variables)
@@ -46,7 +45,7 @@ def test_a_run_in_a_job_of_slurm_trains_on_after_sigterm_until_it_is_killed(tmp_
     assert not list(tmp_path.rglob("hpc_ckpt*"))
 
 
-def at_work(process: psutil.Process) -> bool:
+def at_work(process):
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -54,7 +53,7 @@ def at_work(process: psutil.Process) -> bool:
 
 
 @pytest.mark.slow
-def test_a_sweep_on_several_cores_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_a_sweep_on_several_cores_leaves_no_process_behind(tmp_path):
     workers = ("hydra/launcher=cores", "hydra.launcher.n_jobs=2", "seed=1,2")
     sweeps = [start(tmp_path / name, "-m", *LONG, *workers) for name in ("killed", "stopped")]
     children = []

@@ -4,8 +4,6 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,7 +19,7 @@ ALONE = [name for name in RECIPES if name not in (TOGETHER, LOADED)]
 
 
 @pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outside(tmp_path_factory):
     """A folder with the files of all recipes."""
     folder = tmp_path_factory.mktemp("outside")
     for recipe in RECIPES.values():
@@ -29,14 +27,14 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write(folder: Path, files: dict[str, str]) -> None:
+def write(folder, files):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
 
 
 @pytest.fixture(autouse=True)
-def modules_as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def modules_as_before(tmp_path_factory):
     """Each test imports the modules of its own folder."""
     yield
     folder = f"{tmp_path_factory.getbasetemp()}/"
@@ -45,7 +43,7 @@ def modules_as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             del sys.modules[name]
 
 
-def test_there_is_a_recipe_for_each_part_that_can_be_yours() -> None:
+def test_there_is_a_recipe_for_each_part_that_can_be_yours():
     parts = {file.split("/")[1] for recipe in RECIPES.values() for file in recipe.files if file.startswith("conf/")}
     assert parts == {"activation", "callbacks", "data", "experiment", "metrics", "model"}
     assert len(RECIPES) == 9
@@ -53,7 +51,7 @@ def test_there_is_a_recipe_for_each_part_that_can_be_yours() -> None:
 
 @pytest.mark.medium
 @pytest.mark.parametrize("name", ALONE)
-def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
+def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name, tmp_path):
     recipe = RECIPES[name]
     write(tmp_path, recipe.files)
     printed = succeed(tmp_path / "outputs", *recipe.arguments)
@@ -61,9 +59,7 @@ def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name: str, tmp_p
 
 
 @pytest.mark.medium
-def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
-    outside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(outside, monkeypatch, capsys):
     recipe = RECIPES[TOGETHER]
     command = [sys.executable, str(ROOT / "run.py"), *recipe.arguments]
     environment = os.environ | {"NO_COLOR": "1"}
@@ -89,7 +85,7 @@ def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
     assert "TemperedSparse" in summary
 
 
-def test_the_loss_of_the_activation_has_the_gradient_p_minus_y(outside: Path) -> None:
+def test_the_loss_of_the_activation_has_the_gradient_p_minus_y(outside):
     activation = runpy.run_path(str(outside / "tempered.py"))["TemperedSparsemax"](2.0)
     z = torch.tensor([[1.0, 0.5, -3.0]], dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(activation.loss(z, torch.tensor([1])), z)
@@ -134,7 +130,7 @@ class Even(Linear):
         ),
     ],
 )
-def test_a_part_that_does_not_fit_is_one_clear_error(outside: Path, overrides: list[str], message: str) -> None:
+def test_a_part_that_does_not_fit_is_one_clear_error(outside, overrides, message):
     (outside / "own.py").write_text(OWN)
     own = [] if overrides[0].startswith(("data", "+")) else ["~model.hidden_units"]
     command = "--config-dir", "conf", *overrides, *own, "trainer.max_epochs=1"

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from tests.experiments.data.generated import tweets, write_tweets
 DIGITS = load_digits()
 
 
-def finished(folder: Path, *overrides: str) -> Path:
+def finished(folder, *overrides):
     """The folder of a run that has just finished."""
     succeed(folder / "outputs", *overrides)
     (record,) = records(folder)
@@ -34,19 +33,19 @@ def finished(folder: Path, *overrides: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sparse(tmp_path_factory):
     """A run on digits whose probabilities are often 0."""
     return finished(tmp_path_factory.mktemp("sparse"), "activation=sparsemax", "trainer.max_epochs=6")
 
 
-def predicted(run: Path, file: Path, *more: str) -> list[str]:
+def predicted(run, file, *more):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         main([f"run={run}", f"input={file}", *more])
     return printed.getvalue().splitlines()
 
 
-def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(sparse: Path, tmp_path: Path) -> None:
+def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(sparse, tmp_path):
     file = tmp_path / "digits.csv"
     np.savetxt(file, DIGITS.data[:40], fmt="%d", delimiter=", ")
     lines = predicted(sparse, file)
@@ -65,9 +64,7 @@ def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(spar
     assert data.data.class_names == tuple("0123456789")
 
 
-def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_size(
-    sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_size(sparse, tmp_path, monkeypatch):
     digit = np.where(DIGITS.images[7] > 8, 16, 0)
     np.savetxt(tmp_path / "digits.txt", np.stack([digit.flatten()] * 3), fmt="%.1f")
     Image.fromarray((digit // 16 * 255).astype(np.uint8)).save(tmp_path / "digit.png")
@@ -81,7 +78,7 @@ def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_si
 
 
 @pytest.mark.medium
-def test_sentences_are_translated(tmp_path: Path) -> None:
+def test_sentences_are_translated(tmp_path):
     run = finished(tmp_path, "experiment=copy", "data.train_size=600", "data.evaluation_size=4", "trainer.max_epochs=1")
     (tmp_path / "words.txt").write_text("w4 w5 w6\n\nw19 w7\n")
     first, translation, second, _ = predicted(run, tmp_path / "words.txt")
@@ -93,7 +90,7 @@ def test_sentences_are_translated(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
+def test_the_data_set_may_have_moved(tmp_path):
     write_tweets(tmp_path / "before", tweets())
     airline = ("experiment=airline", f"paths.data={tmp_path / 'before'}", "data.expected_examples=null")
     run = finished(tmp_path, *airline, "trainer.max_epochs=1")
@@ -110,7 +107,7 @@ def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["run=a"], ["run=a", "input=b", "dta=c"], ["a", "b"]])
-def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
+def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ConfigurationError, match="give run=FOLDER input=FILE"):
         main(arguments)
 
@@ -124,16 +121,14 @@ def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
         (b"one " * 64, "could not convert string to float: 'one'"),
     ],
 )
-def test_a_file_that_is_no_digits_is_refused(sparse: Path, tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_that_is_no_digits_is_refused(sparse, tmp_path, content, reason):
     (tmp_path / "digits").write_bytes(content)
     with pytest.raises(DataError, match=f"^{tmp_path}/digits: .*{reason}"):
         main([f"run={sparse}", f"input={tmp_path / 'digits'}"])
 
 
-def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_are_refused(
-    sparse: Path, tmp_path: Path
-) -> None:
-    def refused(file: Path, *more: str) -> str:
+def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_are_refused(sparse, tmp_path):
+    def refused(file, *more):
         with pytest.raises(UserError) as caught:
             main([f"run={sparse}", f"input={file}", *more])
         return str(caught.value)
@@ -145,7 +140,7 @@ def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_a
 
 
 @pytest.mark.medium
-def test_the_command_helps_and_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path: Path) -> None:
+def test_the_command_helps_and_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path):
     command = [sys.executable, "-m", "experiments.predict"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     start = partial(subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True)

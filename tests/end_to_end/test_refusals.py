@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +33,7 @@ COMMANDS = {  # a command line, and words of the one message
 }
 
 
-def message_of(folder: Path, *arguments: str) -> str:
+def message_of(folder, *arguments):
     """What a refused command prints, without Hydra's line about a job and the progress of a training."""
     (folder / "runs").mkdir(parents=True)  # Hydra must not make folders beside it
     flags = [one for one in arguments if one.startswith("-")]
@@ -46,20 +45,20 @@ def message_of(folder: Path, *arguments: str) -> str:
     return printed
 
 
-def test_what_is_refused_is_one_message_and_nothing_is_written(tmp_path: Path) -> None:
+def test_what_is_refused_is_one_message_and_nothing_is_written(tmp_path):
     for number, (arguments, words) in enumerate(COMMANDS.items()):
         assert words in message_of(tmp_path / str(number), *arguments)
         left = [path.name for path in (tmp_path / str(number) / "runs").rglob("*")]
         assert left == (["outputs", "digits", "multirun.yaml"] if left and "-m" in arguments else []), arguments
 
 
-def test_a_file_of_settings_that_is_no_yaml_is_one_message(tmp_path: Path) -> None:
+def test_a_file_of_settings_that_is_no_yaml_is_one_message(tmp_path):
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "broken.yaml").write_text("_target_: a\n  b: [1\n")
     assert "broken.yaml" in message_of(tmp_path / "run", f"--config-dir={tmp_path}/conf", "model=broken")
 
 
-def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path):
     shared = ("trainer.max_epochs=1", f"hydra.run.dir={tmp_path}/shared")
     assert command_line(tmp_path / "outputs", *QUICK, *shared)[0] == 0
     status, printed = command_line(tmp_path / "outputs", *QUICK, *shared, "seed=42")
@@ -68,10 +67,8 @@ def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path: Path) -> N
     assert only_record(tmp_path)["seed"] == 21
 
 
-def test_a_disk_that_cannot_be_written_is_named_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*arguments: object) -> None:
+def test_a_disk_that_cannot_be_written_is_named_with_the_remedy(tmp_path, monkeypatch):
+    def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
@@ -82,7 +79,7 @@ def test_a_disk_that_cannot_be_written_is_named_with_the_remedy(
     assert not records(tmp_path)
 
 
-def test_code_of_the_users_own_that_fails_shows_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_the_users_own_that_fails_shows_its_traceback(tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text(
         "import sharmix\n"
         "class Failing(sharmix.Softmax):\n"

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.medium
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory):
     """One finished run, for the tests that only look at it."""
     outputs = tmp_path_factory.mktemp("finished") / "outputs"
     status, printed = run(outputs, *QUICK)
@@ -34,7 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return outputs
 
 
-def test_a_run_is_recorded_whole(finished: Path) -> None:
+def test_a_run_is_recorded_whole(finished):
     record, (file,) = only_record(finished), records(finished)
     assert {path.name for path in file.parent.iterdir()} == {"record.json", "metrics.csv", "weights.ckpt"}
     rows = pd.read_csv(file.with_name("metrics.csv")).to_dict("records")
@@ -63,7 +62,7 @@ def test_a_run_is_recorded_whole(finished: Path) -> None:
     assert 50 < record["peak_memory_mib"] < 100_000
 
 
-def test_the_weights_of_the_reported_epoch_stay_and_load(finished: Path, tmp_path: Path) -> None:
+def test_the_weights_of_the_reported_epoch_stay_and_load(finished, tmp_path):
     (file,) = records(finished)
     module, data = load_run(file.parent)
     examples = data.data.test
@@ -80,21 +79,14 @@ def test_the_weights_of_the_reported_epoch_stay_and_load(finished: Path, tmp_pat
         load_run(file.parent)
 
 
-@pytest.fixture
-def without_wandb_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine where W&B was never used."""
+def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its_seeds_alone(
+    finished, tmp_path, monkeypatch
+):
     for name in [name for name in os.environ if name.startswith(("WANDB_", "NETRC"))]:
         monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
+    (tmp_path / "home").mkdir()  # as on a machine where W&B was never used
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "WANDB_CONFIG_DIR"):
-        monkeypatch.setenv(name, str(home))
-
-
-@pytest.mark.usefixtures("without_wandb_key")
-def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its_seeds_alone(
-    finished: Path, tmp_path: Path
-) -> None:
+        monkeypatch.setenv(name, str(tmp_path / "home"))
     printed = succeed(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=42,21", "tags=[mine]")
     found = {record["seed"]: record for record in (json.loads(file.read_text()) for file in records(tmp_path))}
     assert found[21]["weights_hash"] == only_record(finished)["weights_hash"]
@@ -104,7 +96,7 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its
     assert max(map(len, printed.splitlines())) <= 120
 
 
-def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_path: Path) -> None:
+def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_path):
     succeed(tmp_path / "outputs", *QUICK, "trainer.max_steps=30")  # an epoch has 23
     rows = only_record(tmp_path / "outputs")["curves"]
     assert [(row["epoch"], row["steps"]) for row in rows] == [(1, 23), (2, 30)]
@@ -114,7 +106,7 @@ def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_pa
     assert only_record(tmp_path / "outputs")["curves"] == rows
 
 
-def test_options_of_the_trainer_work_from_the_command_line(tmp_path: Path) -> None:
+def test_options_of_the_trainer_work_from_the_command_line(tmp_path):
     options = ("trainer.limit_train_batches=6", "trainer.profiler=simple", "trainer.accumulate_grad_batches=2")
     options += ("callbacks=early_stopping", "callbacks.early_stopping.patience=1", "data.validation_fraction=0.1")
     options += ("+callbacks.early_stopping.min_delta=100",)  # no epoch is that much better than the first
@@ -165,9 +157,7 @@ class MortalAlphaReLU(Mortal, AlphaReLU):
     ],
     ids=["digits", "translation"],
 )
-def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
-    activation: str, overrides: tuple[str, ...], dies_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(activation, overrides, dies_at, tmp_path, monkeypatch):
     (tmp_path / "mortal.py").write_text(MORTAL)
     monkeypatch.syspath_prepend(tmp_path)
     overrides += ("activation=custom", f"activation.name=mortal.Mortal{activation}", "checkpoint_seconds=0")
@@ -194,9 +184,7 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
 @pytest.mark.parametrize(
     "change", [pytest.param("module.compile=true", marks=pytest.mark.slow), "trainer.precision=bf16-mixed"]
 )
-def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
-    change: str, finished: Path, tmp_path: Path
-) -> None:
+def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(change, finished, tmp_path):
     succeed(tmp_path / "outputs", *QUICK, change)
     metrics, plain = only_record(tmp_path / "outputs")["metrics"]["test"], only_record(finished)["metrics"]["test"]
     assert metrics["loss"] == pytest.approx(plain["loss"], rel=0.02)
@@ -204,7 +192,7 @@ def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
 
 
 @pytest.mark.parametrize("started_by", ["torchrun", pytest.param("lightning", marks=pytest.mark.slow)])
-def test_two_processes_and_two_passes_train_as_one(started_by: str, tmp_path: Path) -> None:
+def test_two_processes_and_two_passes_train_as_one(started_by, tmp_path):
     one = ("experiment=digits_lt", *QUICK[1:], "data.sampler=square_root")
     two = (*one, "trainer.devices=2", "trainer.accumulate_grad_batches=2")
     succeed(tmp_path / "one", *one)
@@ -222,7 +210,7 @@ def test_two_processes_and_two_passes_train_as_one(started_by: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_two_processes_translate_as_one(tmp_path: Path) -> None:
+def test_two_processes_translate_as_one(tmp_path):
     # 200 steps in double precision, because the training multiplies a difference in rounding by a thousand.
     one = ("experiment=copy", "activation=sharmix_learned", "trainer.max_epochs=4", "trainer.limit_train_batches=50")
     one += ("data.evaluation_size=40", "trainer.precision=64-true")
@@ -239,8 +227,8 @@ def test_two_processes_translate_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("launcher", ["basic", pytest.param("cores", marks=pytest.mark.slow)])
 def test_a_failing_run_of_a_sweep_leaves_the_others_and_is_named_and_no_run_is_repeated(
-    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    launcher, tmp_path, monkeypatch
+):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")  # as of a terminal that knows no other characters
     sweep = ("-m", "experiment=digits", "trainer.max_epochs=1", "activation=softmax,sharmix_fixed", "activation.q=1.75")
     start = run if launcher == "cores" else command_line

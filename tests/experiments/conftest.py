@@ -1,13 +1,11 @@
 """What a run changes for its whole process is undone after each test."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 
 @pytest.fixture(autouse=True)
-def torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def torch_as_it_was(monkeypatch):
     """A run sets torch, its random numbers and the environment of its process."""
     for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_NVML_BASED_CUDA_CHECK"):
         monkeypatch.setenv(name, "0")

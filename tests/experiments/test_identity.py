@@ -1,7 +1,6 @@
 """What a run is known by: only what decides its result."""
 
 import json
-from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
@@ -14,14 +13,14 @@ from tests.experiments.building import EXPERIMENTS
 
 
 @pytest.mark.medium
-def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch):
     configurations = {experiment: settings(f"experiment={experiment}").model_dump() for experiment in EXPERIMENTS}
     read = identity._content
 
-    def read_edited(file: Path) -> bytes:
+    def read_edited(file):
         return read(file) + (b"\n# edited" if file == edited else b"")
 
-    def digests() -> dict[str, str]:
+    def digests():
         return {experiment: code_of(config)["digest"] for experiment, config in configurations.items()}
 
     before, everyone = digests(), set(EXPERIMENTS)
@@ -53,9 +52,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch: 
         assert changed == expected, name
 
 
-def test_classes_and_activations_of_the_users_own_are_part_of_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_and_activations_of_the_users_own_are_part_of_the_code(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("users_metric", "users_activation"):
         (tmp_path / f"{name}.py").write_text("import users_helper\n")
@@ -74,12 +71,12 @@ def test_classes_and_activations_of_the_users_own_are_part_of_the_code(
     assert [one == other for one, other in zip(*found, strict=True)] == [True, False, False]
 
 
-def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
+def test_a_run_is_named_by_the_settings_that_decide_its_result():
     base = ("experiment=digits", "activation=sharmix_learned")
     config = composed(*base)
     plain = run_id(resolved(config))
 
-    def changed(override: str) -> str:
+    def changed(override):
         if override.startswith(("logger=", "callbacks=")):
             return run_id(resolved(composed(*base, override)))
         return run_id(resolved(OmegaConf.merge(config, OmegaConf.from_dotlist([override]))))
@@ -103,7 +100,7 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
         assert found.setdefault(changed(override), override) == override
 
 
-def test_recorded_runs_have_the_names_of_their_settings() -> None:
+def test_recorded_runs_have_the_names_of_their_settings():
     for file in (ROOT / "results" / "records").glob("*.jsonl"):
         for line in file.read_text("utf-8").splitlines():
             record = json.loads(line)

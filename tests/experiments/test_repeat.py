@@ -18,9 +18,7 @@ KEPT = ROOT / "results" / "records"
 
 
 @pytest.mark.medium
-def test_a_run_is_repeated_to_the_bit_beside_the_recorded_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_repeated_to_the_bit_beside_the_recorded_one(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # Settings of one's own, which no experiment in conf/ has.
     record = Run(settings(*QUICK, "name=mine", "model.hidden_units=4", "seed=7"), Path("one")).complete()
@@ -43,7 +41,7 @@ def test_a_run_is_repeated_to_the_bit_beside_the_recorded_one(
 
 
 @pytest.mark.parametrize("file", sorted(KEPT.glob("*.jsonl")), ids=lambda file: file.stem)
-def test_a_kept_record_gives_the_settings_of_its_run(file: Path) -> None:
+def test_a_kept_record_gives_the_settings_of_its_run(file):
     records = [read_record(line, str(file)) for line in file.read_text("utf-8").split("\n") if line]
     assert find_record(file, records[0].run_id, str(records[0].seed)) == records[0]
     for record in {one.run_id: one for one in records}.values():
@@ -62,6 +60,6 @@ def test_a_kept_record_gives_the_settings_of_its_run(file: Path) -> None:
         ((f"{KEPT}/tiny_imagenet_balanced.jsonl", "threads=2"), "threads=2 is not allowed here; you can give .* paths"),
     ],
 )
-def test_what_cannot_be_repeated_is_one_message(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_repeated_is_one_message(words, said):
     with pytest.raises(UserError, match=said):
         main(words)

@@ -5,10 +5,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import lightning.pytorch as L
 import psutil
@@ -19,7 +18,7 @@ from experiments import building, load_run
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.modules.classifier import Classifier
-from experiments.record import Record, load_record
+from experiments.record import load_record
 from experiments.run import Run, learned_orders, weights_hash
 from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
@@ -35,7 +34,7 @@ QUICK = (
 RESULTS = {"record.json", "metrics.csv", "weights.ckpt"}
 
 
-def complete(folder: Path, *overrides: str) -> Record | None:
+def complete(folder, *overrides):
     airline = "experiment=airline" in overrides
     quick = [override for override in QUICK if not (airline and override.startswith(("experiment", "model")))]
     return Run(settings(*quick, *overrides), folder).complete()
@@ -56,14 +55,14 @@ class Fails(Callback):
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
+def nothing_kept():
     Kept.values.clear()
     Kept.statuses.clear()
     yield
     Fails.at = None
 
 
-def killed(folder: Path, at: str, *overrides: str) -> Path:
+def killed(folder, at, *overrides):
     """The checkpoint of a training that ended by an error."""
     Kept.values.clear()
     Fails.at = at
@@ -76,7 +75,7 @@ def killed(folder: Path, at: str, *overrides: str) -> Path:
     return last
 
 
-def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) -> None:
+def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path):
     kept = f"+logger.kept._target_={Kept.__module__}.Kept"
     record = complete(tmp_path / "whole", kept)
     live = dict(Kept.values)
@@ -105,7 +104,7 @@ def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("ending", [("trainer.max_epochs=1",), ("+callbacks.early_stopping.stopping_threshold=99",)])
-def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_run_killed_before_its_record_trains_no_further_epoch(ending, tmp_path):
     stopping = ("callbacks=early_stopping", "data.validation_fraction=0.2", *ending)
     whole = complete(tmp_path / "whole", *stopping)
     killed(tmp_path / "killed", "end", *stopping)
@@ -115,9 +114,7 @@ def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[st
     assert resumed.metrics == whole.metrics
 
 
-def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(tmp_path, capsys):
     write_tweets(tmp_path, tweets())
     airline = ("experiment=airline", f"paths.data={tmp_path}", "data.expected_examples=null")
     checkpoint = killed(tmp_path / "killed", "epoch 2", *airline)
@@ -138,29 +135,29 @@ def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(
     assert {path.name for path in (tmp_path / "killed").iterdir()} == RESULTS
 
 
-def test_a_callback_that_watches_what_is_not_logged_ends_the_run_with_one_message(tmp_path: Path) -> None:
+def test_a_callback_that_watches_what_is_not_logged_ends_the_run_with_one_message(tmp_path):
     with pytest.raises(ConfigurationError, match=r"callbacks: .*`val_loss`.*`train/loss`"):
         complete(tmp_path / "run", "callbacks=early_stopping", "callbacks.early_stopping.monitor=val_loss")
 
 
-def test_a_finished_run_on_other_data_is_not_taken_for_this_one(before: Path) -> None:
+def test_a_finished_run_on_other_data_is_not_taken_for_this_one(before):
     with pytest.raises(ConfigurationError, match=r"expected_examples=\{.*\}, this one None: other data"):
         complete(before, "seed=1", "data.expected_examples=null")
 
 
 @pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def before(tmp_path_factory):
     """A finished run."""
     folder = tmp_path_factory.mktemp("before") / "softmax" / "seed-1"
     complete(folder, "seed=1", "logger=tensorboard")
     return folder
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
+def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def consistent_record(folder: Path) -> Record:
+def consistent_record(folder):
     """The record, after a look at the curves and weights that stand beside it."""
     record = load_record(folder / "record.json")
     with (folder / "metrics.csv").open() as file:
@@ -171,16 +168,14 @@ def consistent_record(folder: Path) -> Record:
     return record
 
 
-def test_a_kill_at_any_moment_of_a_forced_run_leaves_one_finished_run(
-    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_moment_of_a_forced_run_leaves_one_finished_run(before, tmp_path, monkeypatch):
     folder, kills = tmp_path / "softmax" / "seed-1", tmp_path / "kills"
     shutil.copytree(before, folder)
     kills.mkdir()
     copying = False
 
-    def before_each(call: Callable[..., Any]) -> Callable[..., Any]:
-        def call_after_copy(*arguments: Any, **keywords: Any) -> Any:
+    def before_each(call):
+        def call_after_copy(*arguments, **keywords):
             """Keeps what a kill right before the call leaves."""
             nonlocal copying
             if not copying:
@@ -211,7 +206,7 @@ def test_a_kill_at_any_moment_of_a_forced_run_leaves_one_finished_run(
     assert seeds == sorted(seeds)
 
 
-def test_a_forced_run_that_does_not_finish_leaves_the_finished_one(before: Path, tmp_path: Path) -> None:
+def test_a_forced_run_that_does_not_finish_leaves_the_finished_one(before, tmp_path):
     folder = tmp_path / "seed-1"
     shutil.copytree(before, folder)
     there = contents(folder)
@@ -226,12 +221,12 @@ def test_a_forced_run_that_does_not_finish_leaves_the_finished_one(before: Path,
     assert contents(folder) == there
 
 
-def test_weights_of_any_precision_have_a_hash() -> None:
+def test_weights_of_any_precision_have_a_hash():
     single, half = classifier(), classifier().bfloat16()
     assert weights_hash(single) != weights_hash(half) == weights_hash(classifier().bfloat16())
 
 
-def test_a_forced_run_keeps_the_files_of_others(tmp_path: Path) -> None:
+def test_a_forced_run_keeps_the_files_of_others(tmp_path):
     folder = tmp_path / "seed-1"
     for name in ("record.json", "weights.ckpt", "notes/mine.txt", "wandb/offline-run-1/data", "tensorboard/old"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -248,7 +243,7 @@ def test_a_forced_run_keeps_the_files_of_others(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [folder]
 
 
-def test_a_forced_run_that_was_killed_goes_on(before: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_forced_run_that_was_killed_goes_on(before, tmp_path, capsys):
     whole = complete(tmp_path / "whole")
     for finished in (False, True):  # which the forced run replaces
         folder = tmp_path / f"{finished}"
@@ -264,8 +259,8 @@ def test_a_forced_run_that_was_killed_goes_on(before: Path, tmp_path: Path, caps
 
 
 def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_starts_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(Classifier, "selected_by", "test/accuracy")
     whole = complete(tmp_path / "whole")
     last = killed(tmp_path / "killed", "epoch 2")
@@ -283,10 +278,8 @@ def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_sta
         load_run(folder)
 
 
-def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(
-    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(kind: type[UserError] = ConfigurationError) -> str:
+def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before, tmp_path, monkeypatch):
+    def refused(kind=ConfigurationError):
         with pytest.raises(kind) as caught:
             load_run(tmp_path / "run")
         return str(caught.value)
@@ -309,9 +302,7 @@ def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(
     assert "its data set has changed" in refused(DataError)
 
 
-def test_only_the_first_of_several_processes_says_that_the_run_has_finished(
-    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_first_of_several_processes_says_that_the_run_has_finished(before, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "1")
     assert complete(before, "seed=1") is None
     shutil.copytree(before, tmp_path / ".seed-1.replaced")  # a forced run was killed; the first process repairs it
@@ -319,7 +310,7 @@ def test_only_the_first_of_several_processes_says_that_the_run_has_finished(
     assert capsys.readouterr().out == ""
 
 
-def test_a_path_with_brackets_is_printed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_with_brackets_is_printed_as_it_is(tmp_path, capsys):
     folder = tmp_path / "[bold]x[" / "red]y"
     complete(folder, "trainer.max_epochs=1", "progress=lines")
     printed = capsys.readouterr().out
@@ -327,9 +318,7 @@ def test_a_path_with_brackets_is_printed_as_it_is(tmp_path: Path, capsys: pytest
     assert f"\n{folder}/record.json\n" in printed
 
 
-def test_the_last_line_has_the_learned_orders_of_the_reported_epoch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_last_line_has_the_learned_orders_of_the_reported_epoch(tmp_path, capsys):
     options = "activation=sharmix_learned", "optimizer.entropy_learning_rate=0.005", "progress=lines"
     record = complete(tmp_path / "run", *options)
     complete(tmp_path / "run", *options)
@@ -342,9 +331,7 @@ def test_the_last_line_has_the_learned_orders_of_the_reported_epoch(
     assert all(orders in line for line in lines)
 
 
-def test_lines_of_a_long_sweep_fit_120_columns_and_keep_the_result(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_of_a_long_sweep_fit_120_columns_and_keep_the_result(tmp_path, capsys):
     long = ("name=tiny_imagenet_balanced", "activation=sharmix_learned", "activation.objective=brier", "seed=9998")
     asked = settings(*QUICK, *long, "progress=lines")
     for _ in range(2):
@@ -356,9 +343,7 @@ def test_lines_of_a_long_sweep_fit_120_columns_and_keep_the_result(
     assert " seed 9998 · finished before" in lines[-1]
 
 
-def test_a_run_started_twice_is_trained_once_and_names_the_process_that_it_waits_for(
-    before: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_started_twice_is_trained_once_and_names_the_process_that_it_waits_for(before, tmp_path, capsys):
     folder, printed = tmp_path / "softmax" / "seed-1", ""
     with ThreadPoolExecutor(1) as pool:
         with locked(folder.with_name(".seed-1.lock"), print):

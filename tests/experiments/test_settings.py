@@ -4,7 +4,6 @@ import inspect
 import itertools
 import math
 import re
-from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
@@ -32,7 +31,7 @@ DATA = {
 
 
 @pytest.mark.medium
-def test_every_experiment_names_classes_and_arguments_that_there_are() -> None:
+def test_every_experiment_names_classes_and_arguments_that_there_are():
     for experiment in EXPERIMENTS:
         found = settings(f"experiment={experiment}")
         assert found.name == experiment
@@ -48,7 +47,7 @@ def test_every_experiment_names_classes_and_arguments_that_there_are() -> None:
 
 
 @pytest.mark.medium
-def test_every_activation_composes_with_every_kind_of_experiment_and_is_built() -> None:
+def test_every_activation_composes_with_every_kind_of_experiment_and_is_built():
     for experiment, activation in itertools.product(("digits", "copy"), ACTIVATIONS):
         name = ["activation.name=my_package.Mine"] if activation == "custom" else []
         found = settings(f"experiment={experiment}", f"activation={activation}", *name)
@@ -57,14 +56,14 @@ def test_every_activation_composes_with_every_kind_of_experiment_and_is_built() 
             build_activation(found.activation)
 
 
-def test_every_registered_activation_has_its_settings_and_learns_to_copy() -> None:
+def test_every_registered_activation_has_its_settings_and_learns_to_copy():
     registered = set(sharmix.available_activations())
     assert set(ACTIVATIONS) == registered | {"custom"}
     (copying,) = re.findall(r"^copy: .*\n.* activation=(\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(copying.split(",")) == registered
 
 
-def test_no_experiment_touches_the_activation() -> None:
+def test_no_experiment_touches_the_activation():
     for experiment in EXPERIMENTS:  # so that each goes with each
         file = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml")
         chosen = [name for entry in file.defaults if not isinstance(entry, str) for name in entry]
@@ -72,14 +71,14 @@ def test_no_experiment_touches_the_activation() -> None:
         assert not any(name.endswith("/activation") for name in chosen), experiment
 
 
-def test_the_papers_protocol_is_the_default() -> None:
+def test_the_papers_protocol_is_the_default():
     found = settings("experiment=airline", "activation=sharmix_learned")
     assert (found.trainer["max_epochs"], found.data["batch_size"], found.trainer["gradient_clip_val"]) == (10, 64, 1.0)
     assert (found.optimizer["learning_rate"], found.optimizer["entropy_learning_rate"]) == (1e-3, 1e-4)
     assert (found.model["embedding_dimension"], found.data["max_length"]) == (128, 20)
 
 
-def test_an_experiment_opens_with_what_a_reader_needs() -> None:
+def test_an_experiment_opens_with_what_a_reader_needs():
     rules = re.findall(r"^([\w -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     targets = {target for rule in rules for target in rule.split()}
     for experiment in EXPERIMENTS:
@@ -90,7 +89,7 @@ def test_an_experiment_opens_with_what_a_reader_needs() -> None:
         assert " -m " not in header, experiment  # the runs behind a table stand in the Makefile alone
 
 
-def test_a_value_out_of_range_is_named_with_what_is_allowed() -> None:
+def test_a_value_out_of_range_is_named_with_what_is_allowed():
     for group, name, value, said in (
         ("data", "folder", 3, "data.folder=3 is not allowed; it is not a valid path"),
         ("data", "_target_", "torch", "data._target_=torch is not allowed; it should be the path of a class"),
@@ -118,7 +117,7 @@ TEXTS = {
 }
 
 
-def test_what_would_be_written_elsewhere_or_nowhere_is_refused() -> None:
+def test_what_would_be_written_elsewhere_or_nowhere_is_refused():
     for (key, value), words in TEXTS.items():
         config = composed("experiment=digits").copy()
         OmegaConf.update(config, key, value)
@@ -154,7 +153,7 @@ WRONG = [  # settings, and words of the message; the message on tweets comes bef
 
 @pytest.mark.medium
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong[-2])
-def test_a_wrong_setting_is_named_with_what_is_allowed(wrong: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_wrong_setting_is_named_with_what_is_allowed(wrong, tmp_path):
     *overrides, said = wrong
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         Run(settings(*overrides), tmp_path / "run").complete()

@@ -5,18 +5,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import lightning.pytorch as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor
 
-from experiments.data.base import SplitDataModule
 from tests.experiments.building import classifier, copies, digits, stock_trainer, translator
 
 
 @pytest.mark.parametrize("case", ["classifier", "alpha_relu", "sharmix_learned"])  # the others are of a translator
-def test_a_stock_trainer_fits_validates_tests_and_predicts(case: str) -> None:
+def test_a_stock_trainer_fits_validates_tests_and_predicts(case):
     data = digits() if case == "classifier" else copies()
     module = classifier("sharmix_learned") if case == "classifier" else translator(data, case)
     before = copy.deepcopy(module.network.state_dict())
@@ -54,11 +51,11 @@ def test_a_stock_trainer_fits_validates_tests_and_predicts(case: str) -> None:
         assert right / 10 == pytest.approx(fitted["test/exact_match"])
 
 
-def plain(metrics: dict[str, Tensor]) -> dict[str, float]:
+def plain(metrics):
     return {name: value.item() for name, value in metrics.items()}
 
 
-def measured(trainer: L.Trainer) -> dict[str, float]:
+def measured(trainer):
     return {name: value for name, value in plain(trainer.callback_metrics).items() if "/" in name}
 
 
@@ -77,10 +74,8 @@ class Seen(Callback):
         ({"schedule": "cosine", "cosine_steps": 6}, lambda step: math.cos(math.pi * min(step - 1, 6) / 12) ** 2),
     ],
 )
-def test_the_learning_rates_follow_their_schedule_step_by_step(
-    schedule: dict[str, Any], share: Callable[[int], float]
-) -> None:
-    def learning_rates(module: Any) -> list[float]:
+def test_the_learning_rates_follow_their_schedule_step_by_step(schedule, share):
+    def learning_rates(module):
         return [group["lr"] for group in module.optimizers().param_groups]
 
     data, rates = copies(), Seen(learning_rates, "on_before_optimizer_step")
@@ -94,7 +89,7 @@ def test_the_learning_rates_follow_their_schedule_step_by_step(
 
 
 @pytest.mark.medium
-def test_the_average_of_the_parameters_is_what_is_measured() -> None:
+def test_the_average_of_the_parameters_is_what_is_measured():
     data = copies()
     module = translator(data, average_decay=0.3)
     seen = Seen(lambda module: copy.deepcopy(dict(module.network.named_parameters())))
@@ -114,7 +109,7 @@ def test_the_average_of_the_parameters_is_what_is_measured() -> None:
     assert found["test/loss"] != pytest.approx(measured_with(module.network.state_dict(), data)["test/loss"], rel=1e-4)
 
 
-def measured_with(network: dict[str, Tensor], data: SplitDataModule) -> dict[str, float]:
+def measured_with(network, data):
     """The test metrics of a plain translator with the parameters of a network."""
     module = translator(data)
     module.network.load_state_dict(network)

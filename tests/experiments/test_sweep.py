@@ -1,8 +1,5 @@
 """A run of a sweep that fails."""
 
-from pathlib import Path
-
-import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
@@ -11,7 +8,7 @@ from experiments.errors import ConfigurationError
 from experiments.sweep import Sweep
 
 
-def test_a_refused_run_leaves_no_folder_of_its_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_run_leaves_no_folder_of_its_experiment(tmp_path, capsys):
     sweep, folder = Sweep(), tmp_path / "outputs" / "copy"  # Hydra makes it for each experiment of a sweep
     folder.mkdir(parents=True)
     config = OmegaConf.create({"hydra": {"mode": RunMode.MULTIRUN, "sweep": {"dir": str(folder)}}})

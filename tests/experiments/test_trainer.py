@@ -1,7 +1,6 @@
 """The Trainer of a run: `conf/` shows all of Lightning's options, and what cannot be is refused by its key."""
 
 import inspect
-from pathlib import Path
 
 import lightning.pytorch as L
 import pytest
@@ -11,17 +10,16 @@ from omegaconf import OmegaConf
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.run import Run
-from experiments.settings import Group
 from experiments.trainer import build_trainer
 from tests.experiments.building import CONF
 
 
 @pytest.fixture(scope="module")
-def options() -> Group:
+def options():
     return settings("experiment=digits").trainer
 
 
-def test_the_configuration_shows_every_option_of_lightning() -> None:
+def test_the_configuration_shows_every_option_of_lightning():
     shown = OmegaConf.load(CONF / "trainer" / "default.yaml")
     of_runs = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
     assert set(shown) == set(inspect.signature(L.Trainer).parameters) - of_runs
@@ -48,9 +46,7 @@ WRONG = [  # option, value, words of the message
 
 @pytest.mark.filterwarnings("ignore:.*not supported on CPU")
 @pytest.mark.parametrize(("name", "value", "said"), WRONG, ids=lambda value: str(value)[:20])
-def test_a_wrong_option_is_named(
-    name: str, value: object, said: list[str], options: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_option_is_named(name, value, said, options, monkeypatch):
     for variable in ("WORLD_SIZE", "SLURM_NTASKS"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ConfigurationError) as error:
@@ -59,7 +55,7 @@ def test_a_wrong_option_is_named(
         assert words in str(error.value)
 
 
-def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group) -> None:
+def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options):
     for passes, limit in ((1, 3), (1, 0.5), (2, 4), (2, None)):
         both = {"accumulate_grad_batches": passes, "limit_train_batches": limit}
         build_trainer(options | both, threads=1)
@@ -69,7 +65,7 @@ def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group
             build_trainer(options | both, threads=1)
 
 
-def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_were_not_asked_for_are_refused(options, monkeypatch):
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
@@ -77,15 +73,13 @@ def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypat
 
 
 @pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
-def test_a_rank_without_other_processes_is_refused(
-    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_without_other_processes_is_refused(variable, tmp_path, monkeypatch):
     monkeypatch.setenv(variable, "1")  # no process would write the record
     with pytest.raises(ConfigurationError, match=f"{variable}=1 says .*; unset it"):
         Run(settings("experiment=digits"), tmp_path / "run").complete()
 
 
-def test_a_trainer_is_deterministic_and_has_the_asked_threads(options: Group) -> None:
+def test_a_trainer_is_deterministic_and_has_the_asked_threads(options):
     build_trainer(options, threads=2)
     assert torch.are_deterministic_algorithms_enabled()
     assert torch.get_num_threads() == 2

@@ -27,7 +27,7 @@ def cases():
     return rows, orders
 
 
-def assert_same(what, found, expected) -> None:
+def assert_same(what, found, expected):
     difference = max(float(np.abs(own - other).max()) for own, other in zip(found, expected, strict=True))
     print(f"{what}: {difference:.1e}")
     assert difference < TOLERANCE

@@ -69,6 +69,11 @@ def rebuild(results: Path, **allowed: bool) -> Path:
     return files[0].parent
 
 
+def both(folder: Path) -> tuple[str, ...]:
+    """Options of a command for a folder that also holds its declaration."""
+    return "--results", str(folder), "--settings", str(folder)
+
+
 def line(frame: pd.DataFrame, **values: Any) -> pd.Series:
     """The one line of a table that has these values."""
     for key, value in values.items():

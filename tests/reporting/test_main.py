@@ -8,12 +8,7 @@ import pytest
 from reporting.__main__ import main
 from reporting.records.collected_records import read_records, records_path
 from tests.reporting.synthetic_records import finish_runs, keep_records, make_record
-from tests.reporting.synthetic_results import RESULTS, small_records
-
-
-def both(folder):
-    """Options for a folder that also holds its declaration."""
-    return "--results", str(folder), "--settings", str(folder)
+from tests.reporting.synthetic_results import RESULTS, both, small_records
 
 
 def test_collect_writes_the_file_of_each_experiment_and_prints_it(tmp_path, capsys):

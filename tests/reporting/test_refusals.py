@@ -1,11 +1,10 @@
 """Each command ends with one line that names the damaged file and the remedy, and writes nothing."""
 
-from pathlib import Path
-
 import pytest
 
 from reporting.__main__ import main
 from tests.reporting.synthetic_records import finish_runs, make_record
+from tests.reporting.synthetic_results import both
 
 RECORDS, DECLARATION, PAPER = "records/airline.jsonl", "tables.yaml", "published/paper.yaml"
 LEARNED, OF_LEARNED = ": claim 'SharMiX wins' of small: ", ", asked for row 'learned' of small, accuracy: "
@@ -41,7 +40,7 @@ DAMAGE = [
 ]
 
 
-def said(*arguments: object) -> str:
+def said(*arguments):
     """The line that a command ends with."""
     with pytest.raises(SystemExit) as end:
         main([str(argument) for argument in arguments])
@@ -52,7 +51,6 @@ def said(*arguments: object) -> str:
 
 @pytest.mark.medium
 def test_damaged_files_are_named_and_nothing_is_written(small):
-    options = "--results", small, "--settings", small
     wrong = []
     for file, old, new, message in DAMAGE:
         place = small / file
@@ -60,7 +58,7 @@ def test_damaged_files_are_named_and_nothing_is_written(small):
         assert old is None or old in whole, old
         content = new if old is None else whole.replace(old, new)
         place.write_bytes(content if isinstance(content, bytes) else content.encode())
-        line = said("tables", *options)
+        line = said("tables", *both(small))
         if not line.startswith(f"error: {place}{message}") or (small / "tables").exists():
             wrong.append(line)
         place.write_text(whole, "utf-8")
@@ -68,22 +66,21 @@ def test_damaged_files_are_named_and_nothing_is_written(small):
 
 
 def test_a_file_that_is_missing_is_named(small):
-    options = "--results", small, "--settings", small
     (small / RECORDS).rename(small / "kept")
-    assert "there are no records of airline; run an experiment, then" in said("tables", *options)
+    assert "there are no records of airline; run an experiment, then" in said("tables", *both(small))
     (small / "kept").rename(small / RECORDS)
     for file in (PAPER, DECLARATION):
         (small / file).unlink()
-        message = said("tables", *options)
+        message = said("tables", *both(small))
         assert message.startswith(f"error: {small / file}: cannot be read (No such file or directory); restore it")
 
 
 def test_a_folder_that_cannot_be_written_is_named(small):
     (small / "tables").write_text("a file")
-    assert said("tables", "--results", small, "--settings", small).startswith(f"error: {small / 'tables'}")
+    assert said("tables", *both(small)).startswith(f"error: {small / 'tables'}")
 
 
-def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path: Path):
+def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path):
     finish_runs(tmp_path, [make_record(seed=seed) for seed in (1, 2)] + [make_record(experiment="digits")])
     file = next(tmp_path.glob("airline/*/1/record.json"))
     file.write_text('{"a": ')

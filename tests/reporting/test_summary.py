@@ -10,7 +10,7 @@ from reporting.__main__ import main
 from reporting.records.declaration import SETTINGS
 from reporting.summary import best_activation, summarise, tables
 from tests.reporting.synthetic_records import changed, finish_runs, grouped, keep_records, make_record, of_other_code
-from tests.reporting.synthetic_results import small_records
+from tests.reporting.synthetic_results import both, small_records
 
 SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
 
@@ -18,13 +18,7 @@ SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
 @pytest.fixture
 def records():
     return [
-        make_record(
-            name,
-            seed,
-            "digits",
-            test={"accuracy": 0.9 + seed / 100, "sparsity": sparsity},
-            **parameters,
-        )
+        make_record(name, seed, "digits", test={"accuracy": 0.9 + seed / 100, "sparsity": sparsity}, **parameters)
         for name, sparsity, parameters in (
             ("sharmix_learned", 0.2, {"q": 1.25, "r": 1.5}),
             ("softmax", 0.0, {}),
@@ -95,7 +89,7 @@ def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, mon
     keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax"])
     yours = [make_record("softmax", seed, test={"accuracy": 0.75}) for seed in (1, 2)]
     finish_runs(small / "outputs", [*yours, make_record("entmax", 1, alpha=1.5)])
-    folders = "--outputs", str(small / "outputs"), "--results", str(small), "--settings", str(small)
+    folders = "--outputs", str(small / "outputs"), *both(small)
     main(["summary", "airline", *folders])
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == f"Figures: python -m reporting report --outputs {small / 'outputs'}"
@@ -179,7 +173,7 @@ def test_every_line_fits_a_terminal_and_a_pipe(small, capsys, monkeypatch, colum
         monkeypatch.setenv("COLUMNS", columns)
     yours = [*small_records(), of_other_code(make_record("sparsemax", 1)), make_record("sharmix_fixed", q=1.25, r=1.5)]
     finish_runs(small / "outputs", yours)
-    main(["summary", "airline", "--outputs", str(small / "outputs"), "--results", str(small), "--settings", str(small)])
+    main(["summary", "airline", "--outputs", str(small / "outputs"), *both(small)])
     *lines, _ = capsys.readouterr().out.splitlines()  # the last line holds a path, which no line breaks
     assert "is ahead of softmax" in " ".join(line.strip() for line in lines)
     assert max(map(len, lines)) <= 120

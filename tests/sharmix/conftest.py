@@ -40,27 +40,32 @@ def use_older_build(name, patch):
     patch.setattr(cpu, "kernel", kernel)
 
 
-def parameters(names):
-    """The implementation in use here, and the others, which are left out of the quick tests."""
-    return [name if name == sharmix.backend() else pytest.param(name, marks=pytest.mark.medium) for name in names]
+def each_of(names):
+    """A fixture: the tests of a module run with each implementation, in the quick tests with the one in use alone."""
+    usual = sharmix.backend()
+    parameters = [name if name == usual else pytest.param(name, marks=pytest.mark.medium) for name in names]
+
+    @pytest.fixture(params=parameters, scope="module")
+    def each(request):
+        with selected(request.param):
+            yield
+
+    return each
 
 
-@pytest.fixture(params=parameters(BACKENDS), scope="module")
-def each_backend(request):
-    """The compiled kernel, where it was built, by a node itself and by the operators, and plain torch."""
-    with selected(request.param):
-        yield
+each_backend = each_of(BACKENDS)  # by a node itself and by the operators
+each_solver = each_of(sorted({sharmix.backend(), "torch"}))  # for calls that are not always one node
+each_build = each_of(BACKENDS + OLDER_BUILDS)
 
 
-@pytest.fixture(params=parameters(sorted({sharmix.backend(), "torch"})), scope="module")
-def each_solver(request):
-    """The compiled kernel, where it was built, and plain torch; for calls that are not always one node."""
-    with selected(request.param):
-        yield
+@pytest.fixture
+def launched(monkeypatch):
+    """The names of the CUDA kernels that are launched, in order, on a GPU of 132 multiprocessors; none of them runs."""
+    pytest.importorskip("triton")
+    from sharmix._operators.triton import implementation, layer, solving
 
-
-@pytest.fixture(params=parameters(BACKENDS + OLDER_BUILDS), scope="module")
-def each_build(request):
-    """Each backend, and the kernel's builds for older processors."""
-    with selected(request.param):
-        yield
+    names = []
+    for module in (implementation, solving, layer):
+        monkeypatch.setattr(module, "launch", lambda kernel, *_, **constants: names.append(kernel.__name__))
+    monkeypatch.setattr(solving, "multiprocessors", lambda device: 132)
+    return names

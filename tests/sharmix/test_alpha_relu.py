@@ -8,7 +8,7 @@ import torch
 
 import sharmix
 from tests.sharmix import reference
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, for_every
 
 Z = [[1.5, 0.25, -0.5, 0.9], [0.1, 3.0, 0.75, -4.0], [-1.0, -2.0, -3.0, -0.5]]
 Y = [0, 3, 1]
@@ -43,14 +43,8 @@ def test_loss_of_soft_targets_is_the_divergence_of_its_regulariser(alpha):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.usefixtures("each_build")
-def test_loss_and_gradient_of_rows_of_any_length(dtype):
-    with every_case() as case:
-        for alpha, classes in itertools.product([1.25, 4 / 3, 1.5, 1.7, 2.0], [1, 8, 37, 1000]):
-            with case(alpha=alpha, classes=classes):
-                assert_loss_and_gradient(alpha, classes, dtype)
-
-
-def assert_loss_and_gradient(alpha, classes, dtype):
+@for_every(alpha=[1.25, 4 / 3, 1.5, 1.7, 2.0], classes=[1, 8, 37, 1000])
+def test_loss_and_gradient_of_rows_of_any_length(dtype, alpha, classes):
     """One class of one row at a time, in plain floats; every fifth row is ignored."""
     tau, ignored = 0.1, classes
     generator = torch.Generator().manual_seed(classes)
@@ -65,9 +59,9 @@ def assert_loss_and_gradient(alpha, classes, dtype):
         losses.append(conjugate - row[label] + (tau + 1 / alpha) / (alpha - 1) if counts else 0.0)
         gradients.append([counts * (u ** (1 / (alpha - 1)) - (place == label)) for place, u in enumerate(base)])
     accuracy = {"rtol": 2e-6, "atol": 2e-6} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
-    loss = sharmix.alpha_relu_loss(z, y, alpha=alpha, tau=tau, ignore_index=ignored, reduction="none")
+    given = {"alpha": alpha, "tau": tau, "ignore_index": ignored}
+    loss, mean = (sharmix.alpha_relu_loss(z, y, **given, reduction=reduction) for reduction in ("none", "mean"))
     torch.testing.assert_close(loss, torch.tensor(losses, dtype=dtype), **accuracy)
-    mean = sharmix.alpha_relu_loss(z, y, alpha=alpha, tau=tau, ignore_index=ignored)
     torch.testing.assert_close(mean, torch.tensor(math.fsum(losses) / 8, dtype=dtype), **accuracy)
     (gradient,) = torch.autograd.grad(mean, z)
     torch.testing.assert_close(8 * gradient, torch.tensor(gradients, dtype=dtype), **accuracy)

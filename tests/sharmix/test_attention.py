@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import sharmix
 from tests.sharmix import reference
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 
 INF = float("inf")
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 4, 5, 7, 3
@@ -56,35 +56,34 @@ def in_dtype(options, dtype):
     }
 
 
-def test_softmax_is_the_attention_of_torch():
-    with every_case() as case:
-        for dtype, error in ((torch.float64, 1e-14), (torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
-            for name, options in MASKS.items():
-                with case(mask=name, dtype=dtype):
-                    options, arguments = in_dtype(options, dtype), inputs(dtype)
-                    expected = scaled_dot_product_attention(*arguments, **options)
-                    for softmax in ("softmax", sharmix.SharMiX(q=1.0, r=1.0), lambda z: z.softmax(-1)):
-                        found = sharmix.attention(*arguments, softmax, **options)
-                        torch.testing.assert_close(found, expected, rtol=0, atol=error)
+@for_every("dtype, error", ((torch.float64, 1e-14), (torch.float32, 1e-6), (torch.bfloat16, 2e-2)), options=MASKS)
+def test_softmax_is_the_attention_of_torch(dtype, error, options):
+    options, arguments = in_dtype(options, dtype), inputs(dtype)
+    expected = scaled_dot_product_attention(*arguments, **options)
+    for softmax in ("softmax", sharmix.SharMiX(q=1.0, r=1.0), lambda z: z.softmax(-1)):
+        found = sharmix.attention(*arguments, softmax, **options)
+        torch.testing.assert_close(found, expected, rtol=0, atol=error)
 
 
-def test_heads_and_batches_broadcast_as_in_torch():
-    query, key, value = inputs()
-    with every_case() as case:
-        for name, shared, options in (
-            ("grouped heads", inputs(heads=2)[1:], {"enable_gqa": True}),
-            ("one head for all", inputs(heads=1)[1:], {"enable_gqa": True, "is_causal": True}),
-            ("one head, broadcast", inputs(heads=1)[1:], {}),
-            ("no batch", (key[0], value[0]), {"is_causal": True}),
-            ("one example", (key[:1], value[:1]), {}),
-            ("no keys", (key[:, :, :0], value[:, :, :0]), {"attn_mask": bool_mask(QUERIES, 0)}),
-        ):
-            with case(shapes=name):
-                expected = scaled_dot_product_attention(query, *shared, **options)
-                torch.testing.assert_close(sharmix.attention(query, *shared, "softmax", **options), expected)
-        with case(shapes="no batch and no heads"):
-            expected = scaled_dot_product_attention(query[0, 0], key[0, 0], value[0, 0])
-            torch.testing.assert_close(sharmix.attention(query[0, 0], key[0, 0], value[0, 0], "softmax"), expected)
+QUERY, KEY, VALUE = inputs()
+MASK = MASKS["bool"]["attn_mask"]
+
+
+@for_every(
+    "shapes, arguments, options",
+    [
+        ("grouped heads", (QUERY, *inputs(heads=2)[1:]), {"enable_gqa": True}),
+        ("one head for all", (QUERY, *inputs(heads=1)[1:]), {"enable_gqa": True, "is_causal": True}),
+        ("one head, broadcast", (QUERY, *inputs(heads=1)[1:]), {}),
+        ("no batch", (QUERY, KEY[0], VALUE[0]), {"is_causal": True}),
+        ("one example", (QUERY, KEY[:1], VALUE[:1]), {}),
+        ("no keys", (QUERY, KEY[:, :, :0], VALUE[:, :, :0]), {"attn_mask": bool_mask(QUERIES, 0)}),
+        ("no batch and no heads", (QUERY[0, 0], KEY[0, 0], VALUE[0, 0]), {}),
+    ],
+)
+def test_heads_and_batches_broadcast_as_in_torch(shapes, arguments, options):
+    expected = scaled_dot_product_attention(*arguments, **options)
+    torch.testing.assert_close(sharmix.attention(*arguments, "softmax", **options), expected)
 
 
 def slow_attention(query, key, value, orders, bias, factor):
@@ -112,7 +111,10 @@ def per_head(*values):
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_each_head_with_orders_and_a_scale_of_its_own_equals_the_slow_loop(scaled):
+@for_every(options=MASKS)
+def test_each_head_with_orders_and_a_scale_of_its_own_equals_the_slow_loop(scaled, options):
+    if scaled and "scale" in options:
+        return
     q, r = per_head(1.25, 1.5, 1.5, 2.0), per_head(1.5, 1.5, 2.0, 2.0)
     beta, gamma = per_head(0.1, 0.5, 1.0, 2.0), per_head(0.0, 0.5, 1.0, -1.0)
     length_scale = sharmix.LogLengthScale(HEADS, delta=0.5).double()
@@ -120,20 +122,14 @@ def test_each_head_with_orders_and_a_scale_of_its_own_equals_the_slow_loop(scale
         length_scale.beta.copy_(beta)
         length_scale.gamma.copy_(gamma)
 
-    def length_factor(head, keys):
-        return 0.5 + beta[head].item() * math.log(1 + keys) ** gamma[head].item() if scaled else 1.0
+    def factor(head, keys):
+        length_factor = 0.5 + beta[head].item() * math.log(1 + keys) ** gamma[head].item()
+        return options.get("scale", WIDTH**-0.5) * (length_factor if scaled else 1.0)
 
     orders = list(zip(q.flatten().tolist(), r.flatten().tolist(), strict=True))
     act, given = sharmix.SharMiX(q=q, r=r), {"length_scale": length_scale} if scaled else {}
-    with every_case() as case:
-        for name, options in MASKS.items():
-            if not (scaled and "scale" in options):
-                with case(mask=name):
-                    scale = options.get("scale", WIDTH**-0.5)
-                    factor = lambda head, keys, scale=scale: scale * length_factor(head, keys)  # noqa: E731
-                    expected = slow_attention(*inputs(), orders, bias_of(options), factor)
-                    found = sharmix.attention(*inputs(), act, **options, **given)
-                    torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+    expected = slow_attention(*inputs(), orders, bias_of(options), factor)
+    torch.testing.assert_close(sharmix.attention(*inputs(), act, **options, **given), expected, rtol=0, atol=1e-13)
 
 
 def test_scalable_softmax_and_what_is_not_learned():
@@ -150,7 +146,8 @@ def test_scalable_softmax_and_what_is_not_learned():
         sharmix.LogLengthScale(learned="q")
 
 
-def test_autocast_is_that_of_torch_and_maps_in_float32():
+@for_every(rotated=(False, True))  # rotary angles in float32 leave queries and keys in float32
+def test_autocast_is_that_of_torch_and_maps_in_float32(rotated):
     query, key, value = (tensor.requires_grad_() for tensor in inputs(torch.float32))
     seen = []
 
@@ -158,36 +155,33 @@ def test_autocast_is_that_of_torch_and_maps_in_float32():
         seen.append(scores.dtype)
         return scores.softmax(-1)
 
-    with every_case() as case:
-        for rotated in (False, True):  # rotary angles in float32 leave queries and keys in float32
-            with case(rotated=rotated), torch.autocast("cpu", torch.bfloat16):
-                given = (query, key, value.bfloat16()) if rotated else (query, key, value)
-                mask = torch.randn(QUERIES, KEYS, dtype=torch.bfloat16)
-                found = sharmix.attention(*given, probe, mask)
-                expected = scaled_dot_product_attention(*given, mask)
-                assert seen.pop() == torch.float32
-                assert found.dtype == expected.dtype == torch.bfloat16
-                torch.testing.assert_close(found, expected, rtol=0, atol=3e-2)
-                sharmix.attention(*given, "entmax", is_causal=True).sum().backward()
+    with torch.autocast("cpu", torch.bfloat16):
+        given = (query, key, value.bfloat16()) if rotated else (query, key, value)
+        mask = torch.randn(QUERIES, KEYS, dtype=torch.bfloat16)
+        found = sharmix.attention(*given, probe, mask)
+        expected = scaled_dot_product_attention(*given, mask)
+        assert seen.pop() == torch.float32
+        assert found.dtype == expected.dtype == torch.bfloat16
+        torch.testing.assert_close(found, expected, rtol=0, atol=3e-2)
+        sharmix.attention(*given, "entmax", is_causal=True).sum().backward()
 
 
-def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
-    with every_case() as case:
-        for name in ("bool", "float", "padding"):
-            for masked_rows, expected in (("zeros", 0.0), ("nan", math.nan)):
-                for act in ("softmax", "entmax", "sharmix_fixed"):
-                    with case(mask=name, masked_rows=masked_rows, act=act):
-                        arguments = [tensor.requires_grad_() for tensor in inputs()]
-                        output = sharmix.attention(*arguments, act, **MASKS[name], masked_rows=masked_rows)
-                        blind = (bias_of(MASKS[name]) == -INF).all(-1).expand(output.shape[:-1])
-                        assert blind.any()
-                        torch.testing.assert_close(
-                            output[blind], torch.full_like(output[blind], expected), equal_nan=True
-                        )
-                        assert output[~blind].isfinite().all()
-                        gradients = torch.autograd.grad(output.sum(), arguments)
-                        assert all(gradient.isfinite().all() for gradient in gradients)
-                        assert (gradients[0][blind] == 0).all()
+@for_every(
+    "masked_rows, expected",
+    (("zeros", 0.0), ("nan", math.nan)),
+    name=("bool", "float", "padding"),
+    act=("softmax", "entmax", "sharmix_fixed"),
+)
+def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient(name, masked_rows, expected, act):
+    arguments = [tensor.requires_grad_() for tensor in inputs()]
+    output = sharmix.attention(*arguments, act, **MASKS[name], masked_rows=masked_rows)
+    blind = (bias_of(MASKS[name]) == -INF).all(-1).expand(output.shape[:-1])
+    assert blind.any()
+    torch.testing.assert_close(output[blind], torch.full_like(output[blind], expected), equal_nan=True)
+    assert output[~blind].isfinite().all()
+    gradients = torch.autograd.grad(output.sum(), arguments)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert (gradients[0][blind] == 0).all()
 
 
 @pytest.mark.medium
@@ -207,23 +201,22 @@ def test_it_compiles_in_one_graph():
     torch.testing.assert_close(*(torch.autograd.grad(made.square().sum(), trained) for made in (found, expected)))
 
 
-def test_refusals():
-    query, key, value = inputs()
-    mask = MASKS["bool"]["attn_mask"]
-    refused = {
+@for_every(
+    "message, wrong",
+    {
         "activation has dim=1; it must be -1": {"activation": sharmix.Entmax(dim=1)},
         r"activation='alpha_relu' .* threshold to learn; pass .*build_act": {"activation": "alpha_relu"},
         "must be an Activation, a name or a function, got float": {"activation": 1.5},
-        "got torch.float64, torch.float32 and torch.float64": {"key": key.float()},
-        r"\[..., L, E\], \[..., S, E\] and \[..., S, Ev\], got \[\(2, 4, 5, 3\), \(2, 4, 7, 2\)": {"key": key[..., :2]},
-        "attn_mask and is_causal=True": {"attn_mask": mask, "is_causal": True},
-        "attn_mask must be bool, float32 or of the query's torch.float64, got torch.int64": {"attn_mask": mask.long()},
-        r"attn_mask of shape \(2, 7\)": {"attn_mask": mask.new_ones(2, 7)},  # of keys alone, [N, S]
-        "must have leading dimensions that broadcast, .* enable_gqa=True": {"key": key[:, :2], "value": value[:, :2]},
+        "got torch.float64, torch.float32 and torch.float64": {"key": KEY.float()},
+        r"\[..., L, E\], \[..., S, E\] and \[..., S, Ev\], got \[\(2, 4, 5, 3\), \(2, 4, 7, 2\)": {"key": KEY[..., :2]},
+        "attn_mask and is_causal=True": {"attn_mask": MASK, "is_causal": True},
+        "attn_mask must be bool, float32 or of the query's torch.float64, got torch.int64": {"attn_mask": MASK.long()},
+        r"attn_mask of shape \(2, 7\)": {"attn_mask": MASK.new_ones(2, 7)},  # of keys alone, [N, S]
+        "must have leading dimensions that broadcast, .* enable_gqa=True": {"key": KEY[:, :2], "value": VALUE[:, :2]},
         "masked_rows='zero' is not allowed": {"masked_rows": "zero"},
-    }
-    with every_case() as case:
-        for message, wrong in refused.items():
-            arguments = {"query": query, "key": key, "value": value, "activation": "entmax"} | wrong
-            with case(message=message), pytest.raises((TypeError, ValueError, RuntimeError), match=message):
-                sharmix.attention(**arguments)
+    }.items(),
+)
+def test_refusals(message, wrong):
+    arguments = {"query": QUERY, "key": KEY, "value": VALUE, "activation": "entmax"} | wrong
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=message):
+        sharmix.attention(**arguments)

@@ -1,6 +1,5 @@
 """The implementations behind the library: which one is in use, and that all of them find the same."""
 
-import itertools
 import sys
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 
 import sharmix
 from sharmix._operators import alpha_relu, autograd, cpu
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 from tests.sharmix.conftest import needs_kernel
 
 
@@ -20,19 +19,21 @@ LONG = [pytest.param(classes, marks=pytest.mark.medium) for classes in (600, 150
 
 
 @pytest.mark.parametrize("classes", [1, 3, 17, 100, *LONG])
-def test_map_and_loss_are_those_of_plain_torch(classes):
-    all_orders = [(1.25, 1.5), (1.3, 1.4), (2.0, 1.5), (1.75, 1.25), (1.0, 1.5), (1.1, 1.9)]
-    with every_case() as case:
-        for dtype, scale, (q, r) in itertools.product([torch.float32, torch.float64], [0.0, 0.02, 1.0], all_orders):
-            with case(dtype=dtype, scale=scale, q=q, r=r):
-                z = scale * logits(11, classes, dtype)
-                found = map_and_loss_with_gradients(z, q, r)
-                with sharmix.plain_torch():
-                    expected = map_and_loss_with_gradients(z, q, r)
-                digits = {"rtol": 1e-3, "atol": 3e-5} if dtype == torch.float32 else {"rtol": 1e-6, "atol": 1e-9}
-                values = {name: allowed / 100 for name, allowed in digits.items()}
-                torch.testing.assert_close(found[:2], expected[:2], **values)
-                torch.testing.assert_close(found[2:], expected[2:], **digits)
+@for_every(
+    "q, r",
+    [(1.25, 1.5), (1.3, 1.4), (2.0, 1.5), (1.75, 1.25), (1.0, 1.5), (1.1, 1.9)],
+    dtype=[torch.float32, torch.float64],
+    scale=[0.0, 0.02, 1.0],
+)
+def test_map_and_loss_are_those_of_plain_torch(classes, dtype, scale, q, r):
+    z = scale * logits(11, classes, dtype)
+    found = map_and_loss_with_gradients(z, q, r)
+    with sharmix.plain_torch():
+        expected = map_and_loss_with_gradients(z, q, r)
+    digits = {"rtol": 1e-3, "atol": 3e-5} if dtype == torch.float32 else {"rtol": 1e-6, "atol": 1e-9}
+    values = {name: allowed / 100 for name, allowed in digits.items()}
+    torch.testing.assert_close(found[:2], expected[:2], **values)
+    torch.testing.assert_close(found[2:], expected[2:], **digits)
 
 
 def map_and_loss_with_gradients(z, q, r):
@@ -58,20 +59,17 @@ def test_rows_do_not_depend_on_their_neighbours_or_on_threads():
     torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8, equal_nan=True)
 
 
-def test_logits_so_large_or_a_temperature_so_small_that_one_unit_of_rounding_decides():
-    with every_case() as case:
-        for dtype, classes in itertools.product([torch.float32, torch.float64], [6, 2000]):
-            z = torch.zeros(2, classes, dtype=dtype)
-            z[:, ::2], z[:, 1] = 1e9 if dtype == torch.float32 else 1e17, -1e9
-            for values, temperature in ((z, 1.0), (z / z.amax() * 5, 1e-18)):
-                with case(dtype=dtype, classes=classes, temperature=temperature):
-                    values = values.clone().requires_grad_()
-                    p = sharmix.sharmix(values, temperature=temperature)
-                    torch.testing.assert_close(p.sum(-1), torch.ones(2, dtype=dtype))
-                    loss = sharmix.fenchel_young_loss(values, torch.zeros(2).long(), temperature=temperature)
-                    gradients = torch.autograd.grad(p.square().sum() + loss, values)[0]
-                    assert loss.isfinite()
-                    assert gradients.isfinite().all()
+@for_every(dtype=[torch.float32, torch.float64], classes=[6, 2000], temperature=[1.0, 1e-18])
+def test_logits_so_large_or_a_temperature_so_small_that_one_unit_of_rounding_decides(dtype, classes, temperature):
+    z = torch.zeros(2, classes, dtype=dtype)
+    z[:, ::2], z[:, 1] = 1e9 if dtype == torch.float32 else 1e17, -1e9
+    values = (z if temperature == 1 else z / z.amax() * 5).requires_grad_()
+    p = sharmix.sharmix(values, temperature=temperature)
+    torch.testing.assert_close(p.sum(-1), torch.ones(2, dtype=dtype))
+    loss = sharmix.fenchel_young_loss(values, torch.zeros(2).long(), temperature=temperature)
+    gradients = torch.autograd.grad(p.square().sum() + loss, values)[0]
+    assert loss.isfinite()
+    assert gradients.isfinite().all()
 
 
 def test_what_lies_on_another_device_is_refused():

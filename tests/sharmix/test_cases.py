@@ -1,10 +1,11 @@
 """That tests of many cases fail where one case fails, and say which."""
 
+import inspect
 import math
 
 import pytest
 
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, every_case, for_every
 
 
 def test_every_case_is_tried_and_those_that_fail_are_named():
@@ -29,11 +30,27 @@ def test_every_case_is_tried_and_those_that_fail_are_named():
     assert "[q=4] Failed: DID NOT RAISE" in str(failure.value)
 
 
+def test_every_combination_is_a_case_beside_the_fixtures_of_the_test():
+    tried = []
+
+    @for_every("q, r", [(1.0, 3.0), (2.0, 4.0)], function={"sine": math.sin, "root": math.sqrt})
+    def some_fail(way, q, r, function):
+        tried.append((way, q, r, function))
+        assert function is math.sin or q == 1
+
+    assert [*inspect.signature(some_fail).parameters] == ["way"]
+    with pytest.raises(AssertionError, match=r"1 of 4 cases failed\n\[q=2.0, r=4.0, function=root\] AssertionError"):
+        some_fail(way="plain")
+    assert tried == [("plain", q, q + 2, function) for q in (1.0, 2.0) for function in (math.sin, math.sqrt)]
+
+
 def test_no_case_at_all_fails():
     with pytest.raises(AssertionError, match="no case"), every_case():
         pass
     with pytest.raises(AssertionError, match="no case"):
         assert_errors_within({}, 1.0)
+    with pytest.raises(AssertionError, match="no case"):
+        for_every(q=[])(lambda q: None)()
 
 
 def test_the_worst_error_is_named_and_nan_is_the_worst():

@@ -11,7 +11,7 @@ from mpmath import mpf
 import sharmix
 from sharmix.conformal import SupportPredictor, support_scores
 from tests.sharmix import reference
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, every_case, for_every
 from tests.sharmix.doors import logits
 
 # Integer and other powers 1/(q − 1); r = q, above it, and on the border of the concave region; q > 2.
@@ -134,24 +134,27 @@ def test_a_predictor_is_its_three_values(tmp_path):
     assert saved == {"q": 1.5, "r": 2.0, "temperature": 0.7}
 
 
-def test_what_is_not_allowed_is_refused():
-    z, y = labelled(20, 3)
-    calls = {
-        "q=1 is not allowed": lambda: support_scores(z, q=1.0),
+Z, Y = labelled(20, 3)
+
+
+@for_every(
+    "message, call",
+    {
+        "q=1 is not allowed": lambda: support_scores(Z, q=1.0),
         r"r must be >= 2 - 1/q = 1.333": lambda: SupportPredictor(1.5, 1.3),
-        "r=600.0 .* is not allowed with 3 classes": lambda: support_scores(z, q=2.0, r=600.0),
+        "r=600.0 .* is not allowed with 3 classes": lambda: support_scores(Z, q=2.0, r=600.0),
         "q must be a number, got a tensor": lambda: SupportPredictor(sharmix.SharMiX(1.5, 1.5, learned=True).q),
-        "coverage=1 is not allowed": lambda: SupportPredictor().calibrate(z, y, 1),
-        "label 3 is out of range for 3 classes; allowed are 0 to 2$": lambda: SupportPredictor().calibrate(z, y + 1),
-        r"of shape \(19,\) do not match logits of shape \(20, 3\).* shape \(20,\)": lambda: support_scores(z, y[1:]),
-        "hold no calibration examples": lambda: SupportPredictor().calibrate(z[:0], y[:0]),
-        r"do not fit temperatures of shape \(2,\)": lambda: SupportPredictor(temperature=torch.ones(2)).sets(z),
-        "must be a tensor of class indices": lambda: support_scores(z, y.double()),
-        "labels must be .* of an integer type, got torch.bool": lambda: support_scores(z, y > 0),
-        r"must be a floating-point tensor, got torch.int64; .* \.float\(\)": lambda: support_scores(z.long()),
-        "no temperature yet": lambda: SupportPredictor().sets(z),
-    }
-    with every_case() as case:
-        for message, call in calls.items():
-            with case(message=message), pytest.raises((ValueError, TypeError, RuntimeError), match=message):
-                call()
+        "coverage=1 is not allowed": lambda: SupportPredictor().calibrate(Z, Y, 1),
+        "label 3 is out of range for 3 classes; allowed are 0 to 2$": lambda: SupportPredictor().calibrate(Z, Y + 1),
+        r"of shape \(19,\) do not match logits of shape \(20, 3\).* shape \(20,\)": lambda: support_scores(Z, Y[1:]),
+        "hold no calibration examples": lambda: SupportPredictor().calibrate(Z[:0], Y[:0]),
+        r"do not fit temperatures of shape \(2,\)": lambda: SupportPredictor(temperature=torch.ones(2)).sets(Z),
+        "must be a tensor of class indices": lambda: support_scores(Z, Y.double()),
+        "labels must be .* of an integer type, got torch.bool": lambda: support_scores(Z, Y > 0),
+        r"must be a floating-point tensor, got torch.int64; .* \.float\(\)": lambda: support_scores(Z.long()),
+        "no temperature yet": lambda: SupportPredictor().sets(Z),
+    }.items(),
+)
+def test_what_is_not_allowed_is_refused(message, call):
+    with pytest.raises((ValueError, TypeError, RuntimeError), match=message):
+        call()

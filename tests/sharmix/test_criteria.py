@@ -1,7 +1,5 @@
 """The losses as modules: arguments, layouts and class weights of `torch.nn.CrossEntropyLoss`."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 
 pytestmark = pytest.mark.usefixtures("each_solver")
 
@@ -37,23 +35,21 @@ def soft(y):
 
 @pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 3, 2)])
 @pytest.mark.parametrize("weight", [None, WEIGHT])
-def test_at_softmax_it_is_torch_s_cross_entropy(shape, weight):
+@for_every(reduction=["mean", "sum", "none"], kind=["classes", "smoothed", "soft"])
+def test_at_softmax_it_is_torch_s_cross_entropy(shape, weight, reduction, kind):
     """But for the entropy of soft targets, which a divergence leaves out."""
     z, y = batch(*shape)
     y.view(-1)[0] = -100
-    kinds = {"classes": (y, 0.0), "smoothed": (y, 0.1), "soft": (soft(y.clamp_min(0)), 0.0)}
-    with every_case() as case:
-        for reduction, (kind, (targets, smoothing)) in itertools.product(["mean", "sum", "none"], kinds.items()):
-            with case(reduction=reduction, targets=kind):
-                options = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
-                ours, theirs = sharmix.FenchelYoungLoss("softmax", **options), nn.CrossEntropyLoss(**options)
-                loss, expected = ours(z, targets), theirs(z, targets)
-                if kind == "classes":
-                    torch.testing.assert_close(loss, expected)
-                elif kind == "soft" and weight is None and reduction == "none":
-                    torch.testing.assert_close(loss, expected - torch.special.entr(targets).sum(1))
-                by_us, by_torch = (torch.autograd.grad(one.sum(), z)[0] for one in (loss, expected))
-                torch.testing.assert_close(by_us, by_torch)
+    targets = soft(y.clamp_min(0)) if kind == "soft" else y
+    options = {"weight": weight, "reduction": reduction, "label_smoothing": 0.1 if kind == "smoothed" else 0.0}
+    ours, theirs = sharmix.FenchelYoungLoss("softmax", **options), nn.CrossEntropyLoss(**options)
+    loss, expected = ours(z, targets), theirs(z, targets)
+    if kind == "classes":
+        torch.testing.assert_close(loss, expected)
+    elif kind == "soft" and weight is None and reduction == "none":
+        torch.testing.assert_close(loss, expected - torch.special.entr(targets).sum(1))
+    by_us, by_torch = (torch.autograd.grad(one.sum(), z)[0] for one in (loss, expected))
+    torch.testing.assert_close(by_us, by_torch)
 
 
 @pytest.mark.parametrize("name", CRITERIA)
@@ -71,16 +67,18 @@ def test_layouts_and_reductions(name):
             torch.testing.assert_close(loss, getattr(losses, reduction)())
 
 
-def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built():
-    with every_case() as case:
-        for error, named, option in (
-            (ValueError, "reduction='elementwise_mean' is not allowed; .*'mean'", {"reduction": "elementwise_mean"}),
-            (ValueError, "label_smoothing=2.0 is not allowed; .*between 0 and 1", {"label_smoothing": 2.0}),
-            (TypeError, "ignore_index must be an integer, got None", {"ignore_index": None}),
-        ):
-            for name, criterion in CRITERIA.items():
-                with case(name=name, **option), pytest.raises(error, match=f"^{named}"):
-                    criterion(**option)
+@for_every(
+    "error, named, option",
+    (
+        (ValueError, "reduction='elementwise_mean' is not allowed; .*'mean'", {"reduction": "elementwise_mean"}),
+        (ValueError, "label_smoothing=2.0 is not allowed; .*between 0 and 1", {"label_smoothing": 2.0}),
+        (TypeError, "ignore_index must be an integer, got None", {"ignore_index": None}),
+    ),
+    criterion=CRITERIA,
+)
+def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built(error, named, option, criterion):
+    with pytest.raises(error, match=f"^{named}"):
+        criterion(**option)
 
 
 def test_an_integer_of_numpy_is_an_index_to_ignore_as_in_torch():

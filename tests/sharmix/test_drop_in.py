@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import BaseTorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 from tests.sharmix.doors import EVERYTHING, LOSSES, MAPS, labels, logits, soft_targets, value_and_gradient
 
 # The first use of forward mode in a process makes torch compile decompositions of its own by its
@@ -52,36 +52,55 @@ CONTEXTS = {
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_a_context_changes_no_value_no_gradient_and_no_type(context):
-    with every_case() as case:
-        for name, function in EVERYTHING.items():
-            # There the layer of the linear loss computes float32 in half precision.
-            halved = (context, name) == ("in a CPU autocast", "linear loss")
-            for dtype in (torch.float64,) if halved else (torch.float64, torch.float32):
-                with case(function=name, dtype=dtype):
-                    z = logits(dtype=dtype)
-                    expected = value_and_gradient(function, z)
-                    with CONTEXTS[context]():
-                        found = value_and_gradient(function, z)
-                    digits = {"rtol": 1e-4, "atol": 1e-5} if context == "saved in half the bytes" else {}
-                    torch.testing.assert_close(found, expected, **digits)
+@for_every(name=[*EVERYTHING], dtype=(torch.float64, torch.float32))
+def test_a_context_changes_no_value_no_gradient_and_no_type(context, name, dtype):
+    if (context, name, dtype) == ("in a CPU autocast", "linear loss", torch.float32):
+        return  # the layer of the linear loss computes in half precision
+    function, z = EVERYTHING[name], logits(dtype=dtype)
+    expected = value_and_gradient(function, z)
+    with CONTEXTS[context]():
+        found = value_and_gradient(function, z)
+    digits = {"rtol": 1e-4, "atol": 1e-5} if context == "saved in half the bytes" else {}
+    torch.testing.assert_close(found, expected, **digits)
 
 
 # Graphs: what is kept for the backward pass may be computed again, or changed.
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_a_checkpoint_changes_no_gradient(use_reentrant):
-    with every_case() as case:
-        for name, function in EVERYTHING.items():
-            with case(function=name):
-                z = logits().requires_grad_()
-                checkpoint(function, z, use_reentrant=use_reentrant).square().sum().backward()
-                torch.testing.assert_close(z.grad, value_and_gradient(function, z)[1])
+@for_every(function=EVERYTHING)
+def test_a_checkpoint_changes_no_gradient(use_reentrant, function):
+    z = logits().requires_grad_()
+    checkpoint(function, z, use_reentrant=use_reentrant).square().sum().backward()
+    torch.testing.assert_close(z.grad, value_and_gradient(function, z)[1])
 
 
-def assert_a_change_makes_no_difference(function, tensor, implementation, create_graph):
-    """What the function reads beside logits is changed in place between its forward and its backward pass."""
+CLASSES, SOFT = labels(logits()), soft_targets(logits())
+READERS = {  # of the logits and of a tensor
+    "the logits of a map": (lambda z, x: sharmix.sharmix(z + x), logits()),
+    "soft targets": (sharmix.fenchel_young_loss, SOFT),
+    "labels": (sharmix.fenchel_young_loss, CLASSES),
+    "labels of alpha_relu": (sharmix.alpha_relu_loss, CLASSES),
+    "tau": (lambda z, tau: sharmix.alpha_relu(z, tau=tau), torch.tensor(0.2)),
+    "tau of the loss": (lambda z, tau: sharmix.alpha_relu_loss(z, CLASSES, tau=tau), torch.tensor(0.2)),
+    "tau of the soft loss": (lambda z, tau: sharmix.alpha_relu_loss(z, SOFT, tau=tau), torch.tensor(0.2)),
+}
+for name, value in {"q": 1.3, "r": 1.6, "temperature": 0.8}.items():
+    for shape in ((), (3, 1)):
+        start = torch.full(shape, value, dtype=torch.float64)
+        READERS |= {
+            f"{name} {shape}": (lambda z, x, k=name: sharmix.sharmix(z, **{k: x}), start),
+            f"{name} {shape}, loss": (lambda z, x, k=name: sharmix.fenchel_young_loss(z, CLASSES, **{k: x}), start),
+            f"{name} {shape}, soft": (lambda z, x, k=name: sharmix.fenchel_young_loss(z, SOFT, **{k: x}), start),
+        }
+
+
+@for_every(implementation=(nullcontext, sharmix.plain_torch), reader=READERS, create_graph=(False, True))
+def test_what_is_changed_in_place_before_the_backward_pass_is_an_error_or_makes_no_difference(
+    implementation, reader, create_graph
+):
+    """What a function reads beside logits is changed between its forward and its backward pass."""
+    function, tensor = reader
     tensor, z = tensor.clone(), logits().requires_grad_()
     with implementation():
         output = function(z, tensor).square().sum()
@@ -97,54 +116,23 @@ def assert_a_change_makes_no_difference(function, tensor, implementation, create
             torch.testing.assert_close(found, expected)
 
 
-def test_what_is_changed_in_place_before_the_backward_pass_is_an_error_or_makes_no_difference():
-    orders = {"q": 1.3, "r": 1.6, "temperature": 0.8}
-    y, soft = labels(logits()), soft_targets(logits())
-    readers = {
-        "the logits of a map": (lambda z, x: sharmix.sharmix(z + x), logits()),
-        "soft targets": (sharmix.fenchel_young_loss, soft),
-        "labels": (sharmix.fenchel_young_loss, y),
-        "labels of alpha_relu": (sharmix.alpha_relu_loss, y),
-        "tau": (lambda z, tau: sharmix.alpha_relu(z, tau=tau), torch.tensor(0.2)),
-        "tau of the loss": (lambda z, tau: sharmix.alpha_relu_loss(z, y, tau=tau), torch.tensor(0.2)),
-        "tau of the soft loss": (lambda z, tau: sharmix.alpha_relu_loss(z, soft, tau=tau), torch.tensor(0.2)),
-    }
-    for name, value in orders.items():
-        for shape in ((), (3, 1)):
-            start = torch.full(shape, value, dtype=torch.float64)
-            readers |= {
-                f"{name} {shape}": (lambda z, x, k=name: sharmix.sharmix(z, **{k: x}), start),
-                f"{name} {shape}, loss": (lambda z, x, k=name: sharmix.fenchel_young_loss(z, y, **{k: x}), start),
-                f"{name} {shape}, soft": (lambda z, x, k=name: sharmix.fenchel_young_loss(z, soft, **{k: x}), start),
-            }
-    with every_case() as case:
-        for implementation in (nullcontext, sharmix.plain_torch):
-            for name, reader in readers.items():
-                for create_graph in (False, True):
-                    with case(changed=name, implementation=implementation.__name__, create_graph=create_graph):
-                        assert_a_change_makes_no_difference(*reader, implementation, create_graph)
-
-
 # Derivatives by torch's other doors.
 
 
 @pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*batching rule")
-def test_every_way_to_check_a_gradient():
-    with every_case() as case:
-        for name, function in DIFFERENTIABLE_TWICE.items():
-            with case(function=name):
-                z = logits().requires_grad_()
-                checks = dict.fromkeys(("check_forward_ad", "check_batched_grad", "check_batched_forward_grad"), True)
-                assert torch.autograd.gradcheck(function, z, **checks)
-                checks = dict.fromkeys(("fast_mode", "check_fwd_over_rev", "check_batched_grad"), True)
-                assert torch.autograd.gradgradcheck(function, z, **checks)
+@for_every(function=DIFFERENTIABLE_TWICE)
+def test_every_way_to_check_a_gradient(function):
+    z = logits().requires_grad_()
+    checks = dict.fromkeys(("check_forward_ad", "check_batched_grad", "check_batched_forward_grad"), True)
+    assert torch.autograd.gradcheck(function, z, **checks)
+    checks = dict.fromkeys(("fast_mode", "check_fwd_over_rev", "check_batched_grad"), True)
+    assert torch.autograd.gradgradcheck(function, z, **checks)
 
 
-def test_a_tangent_has_the_type_of_its_primal_in_half_precision_too():
-    with every_case() as case:
-        for name, function in DIFFERENTIABLE_TWICE.items():
-            with case(function=name), forward_ad.dual_level():
-                half = forward_ad.make_dual(logits().bfloat16(), logits().flip(0).bfloat16())
-                output = forward_ad.unpack_dual(function(half))
-                assert output.tangent.dtype == output.primal.dtype
+@for_every(function=DIFFERENTIABLE_TWICE)
+def test_a_tangent_has_the_type_of_its_primal_in_half_precision_too(function):
+    with forward_ad.dual_level():
+        half = forward_ad.make_dual(logits().bfloat16(), logits().flip(0).bfloat16())
+        output = forward_ad.unpack_dual(function(half))
+        assert output.tangent.dtype == output.primal.dtype

@@ -10,7 +10,7 @@ from torch.export import Dim
 import sharmix
 from sharmix import _private_torch
 from sharmix._mathematics import bisection
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, every_case, for_every
 from tests.sharmix.doors import NAMES, build
 from tests.sharmix.exported import GOAL, KINDS, Exported, exported_map, logits, second_orders, worst_error
 
@@ -84,22 +84,24 @@ def test_the_example_of_the_documentation(tmp_path, monkeypatch):
     torch.testing.assert_close(torch.from_numpy(names["output"]).double(), output, rtol=0, atol=1e-6)
 
 
+PER_HEAD = torch.tensor([1.25, 1.5, 1.75]).reshape(3, 1, 1)
+
+
 @pytest.mark.slow
-def test_what_cannot_be_exported_is_refused():
-    per_head = torch.tensor([1.25, 1.5, 1.75]).reshape(3, 1, 1)
-    refused = {
+@for_every(
+    "message, act",
+    {
         r"\(q, r\) = \(1.5, 1.25\) cannot be exported": sharmix.build_activation("sharmix_fixed", q=1.5, r=1.25),
         r"\(q, r\) = \(2.5, 2.5\) cannot be exported": sharmix.build_activation("entmax", alpha=2.5),
         r"\(q, r\) = \(1.75, 1.25\) cannot be exported": sharmix.build_activation("sharmix_learned", q=1.75, r=1.25),
-        r"\(q, r\) = \(1.75, 1.4\) cannot be exported": sharmix.build_activation("sharmix_learned", q=per_head, r=1.4),
+        r"\(q, r\) = \(1.75, 1.4\) cannot be exported": sharmix.build_activation("sharmix_learned", q=PER_HEAD, r=1.4),
         "has no threshold yet": sharmix.build_activation("alpha_relu"),
-    }
-    with every_case() as case:
-        for message, act in refused.items():
-            with case(message=message), pytest.raises(torch.onnx.OnnxExporterError, match=message) as raised:
-                torch.onnx.export(act.eval(), (torch.randn(3, 2, 4),), dynamo=True, verbose=False)
-            with case(cause_of=message):
-                assert isinstance(raised.value.__cause__, RuntimeError if "threshold" in message else ValueError)
+    }.items(),
+)
+def test_what_cannot_be_exported_is_refused(message, act):
+    with pytest.raises(torch.onnx.OnnxExporterError, match=message) as raised:
+        torch.onnx.export(act.eval(), (torch.randn(3, 2, 4),), dynamo=True, verbose=False)
+    assert isinstance(raised.value.__cause__, RuntimeError if "threshold" in message else ValueError)
 
 
 def test_only_an_onnx_export_is_taken_for_one():

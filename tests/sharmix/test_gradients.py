@@ -11,7 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 import sharmix
 from tests.sharmix import reference
 from tests.sharmix.accuracy import ORDERS
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, for_every
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 
@@ -122,16 +122,16 @@ FUNCTIONS = {
 }
 
 
+POINTS = [(q, r, 0.8) for q, r in INTERIOR] + [([[1.0001], [2.5]], [[1.5], [1.7]], [[0.5], [2.0]])]
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_first_and_second_order_by_logits_orders_and_temperature(name):
-    points = [(leaf(PAIR), leaf(q), leaf(r), leaf(0.8)) for q, r in INTERIOR]
-    an_order_for_each_row = (leaf(PAIR), leaf([[1.0001], [2.5]]), leaf([[1.5], [1.7]]), leaf([[0.5], [2.0]]))
-    with every_case() as case:
-        for inputs in (*points, an_order_for_each_row):
-            with case(orders=[order.tolist() for order in inputs[1:]]):
-                assert gradcheck(FUNCTIONS[name], inputs)
-                assert gradgradcheck(FUNCTIONS[name], inputs)
+@for_every(orders=POINTS)
+def test_first_and_second_order_by_logits_orders_and_temperature(name, orders):
+    inputs = leaf(PAIR), *map(leaf, orders)
+    assert gradcheck(FUNCTIONS[name], inputs)
+    assert gradgradcheck(FUNCTIONS[name], inputs)
 
 
 def _saved_sizes(function, *inputs):
@@ -149,23 +149,22 @@ def _saved_sizes(function, *inputs):
     return [nbytes // inputs[0].element_size() for nbytes in saved.values()]
 
 
-def test_at_most_one_tensor_of_the_logits_size_is_kept_for_the_backward():
-    y = torch.arange(64)
-    functions = {
+@for_every(
+    of={
         "map": (sharmix.sharmix, (1.25, 1.5, 1.0)),
-        "loss": (lambda z, q, r, t: sharmix.fenchel_young_loss(z, y, q, r, t), (1.25, 1.5, 1.0)),
+        "loss": (lambda z, *orders: sharmix.fenchel_young_loss(z, torch.arange(64), *orders), (1.25, 1.5, 1.0)),
         "entmax": (sharmix.entmax, (1.25,)),
         "alpha_relu": (sharmix.alpha_relu, ()),
-        "alpha_relu_loss": (lambda z: sharmix.alpha_relu_loss(z, y), ()),
-    }
-    with every_case() as case:
-        for (name, (function, orders)), are_learned in itertools.product(functions.items(), [False, True]):
-            with case(function=name, are_learned=are_learned):
-                z = torch.randn(64, 1000, dtype=torch.float64, requires_grad=True)
-                orders = [leaf(order) if are_learned else torch.tensor(order) for order in orders]
-                sizes = _saved_sizes(function, z, *orders)
-                assert sum(size >= z.numel() // 2 for size in sizes) <= 1
-                assert max(sizes) <= z.numel()
+        "alpha_relu_loss": (lambda z: sharmix.alpha_relu_loss(z, torch.arange(64)), ()),
+    },
+    are_learned=[False, True],
+)
+def test_at_most_one_tensor_of_the_logits_size_is_kept_for_the_backward(of, are_learned):
+    function, orders = of
+    z = torch.randn(64, 1000, dtype=torch.float64, requires_grad=True)
+    sizes = _saved_sizes(function, z, *(leaf(order) if are_learned else torch.tensor(order) for order in orders))
+    assert sum(size >= z.numel() // 2 for size in sizes) <= 1
+    assert max(sizes) <= z.numel()
 
 
 def _learned(objective, name="sharmix_learned"):
@@ -202,17 +201,15 @@ def test_the_fenchel_young_loss_pushes_both_orders_up_whatever_the_labels():
         assert all(parameter.grad < 0 for parameter in act.entropy_parameters())
 
 
-def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support():
+@for_every(
+    "dtype, allowed, last",
+    [(torch.float32, 1e-5, last) for last in (1e-4, 1e-6)]
+    + [(torch.float64, 1e-12, last) for last in (1e-4, 1e-8, 1e-12, 1e-15)],
+)
+def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support(dtype, allowed, last):
     # entmax of order 3 and two logits: p₂ = (1 − 2(z₁ − z₂))/2
-    with every_case() as case:
-        for dtype, allowed, shares in (
-            (torch.float32, 1e-5, (1e-4, 1e-6)),
-            (torch.float64, 1e-12, (1e-4, 1e-8, 1e-12, 1e-15)),
-        ):
-            for last in shares:
-                with case(dtype=dtype, last=last):
-                    z = torch.tensor([0.0, -(1 - 2 * last) / 2], dtype=dtype)
-                    assert sharmix.entmax(z, alpha=3.0)[1] > 0
-                    exact = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=dtype)
-                    jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, alpha=3.0))(z)
-                    torch.testing.assert_close(jacobian, exact, rtol=0, atol=allowed)
+    z = torch.tensor([0.0, -(1 - 2 * last) / 2], dtype=dtype)
+    assert sharmix.entmax(z, alpha=3.0)[1] > 0
+    exact = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=dtype)
+    jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, alpha=3.0))(z)
+    torch.testing.assert_close(jacobian, exact, rtol=0, atol=allowed)

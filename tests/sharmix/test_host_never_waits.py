@@ -18,8 +18,11 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 import sharmix
 from sharmix import _arguments, _linear_loss, _private_torch, functional
 from sharmix._operators import alpha_relu, autograd, backend, torch_operators
-from sharmix._operators.triton import implementation, layer, solving
 from tests.sharmix import doors
+from tests.sharmix.cases import for_every
+
+pytest.importorskip("triton")
+from sharmix._operators.triton import implementation, layer, supports  # noqa: E402 (which imports Triton)
 
 ROWS, CLASSES = 6, 5
 VALUES = {"q": 1.25, "r": 1.5, "temperature": 1.0}
@@ -84,13 +87,10 @@ def read_nothing(monkeypatch):
 
 
 @pytest.fixture(params=[*WAYS[:2], *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS[2:])], ids=" on ".join)
-def device(request, monkeypatch):
+def device(request, monkeypatch, launched):
     way, place = request.param
     for module in (backend, torch_operators):
         monkeypatch.setattr(module, "select_implementation", lambda logits, orders: implementation)
-    for module in (implementation, solving, layer):
-        monkeypatch.setattr(module, "launch", lambda *_, **constants: None)
-    monkeypatch.setattr(solving, "multiprocessors", lambda device: 132)
     monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: contextlib.nullcontext())
     for module in (backend, functional):
         monkeypatch.setattr(module, "backend", lambda device="cpu": "torch" if way == "composed" else "triton")
@@ -229,6 +229,26 @@ def test_linear_losses(device, options):
         moved(activation, device).linear_loss(*layer, **options)
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("device", WAYS[:1], indirect=True, ids=" on ".join)
+@for_every(kind=KINDS[:2], dtype=(torch.float32, torch.bfloat16), room=(64, 0), smoothing=(0.0, 0.1))
+def test_kernels_of_linear_losses(device, launched, monkeypatch, kind, dtype, room, smoothing):
+    known = supports.Supports(on_cuda=False)
+    monkeypatch.setattr(known, "room", lambda classes: room)
+    monkeypatch.setattr(layer, "supports_of", lambda weight: known)
+    monkeypatch.setattr(layer, "_add_product", lambda *_: None)  # torch < 2.13 cannot trace it
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    for name, answer in {"backend": "triton", "is_plain_tensor": True}.items():
+        monkeypatch.setattr(_linear_loss, name, lambda *_, answer=answer: answer)
+    inputs = [logits(device, *shape).to(dtype) for shape in ((5000, 64), (40_000, 64), (40_000,))]
+    targets = torch.zeros(5000, dtype=torch.long, device=device)
+    launched.clear()
+    sharmix.linear_fenchel_young_loss(*inputs, targets, **orders(kind, device), label_smoothing=smoothing)
+    assert ("weight_of_lists" in launched) == (room > 0)
+    assert "loss_of_rows" in launched
+    sharmix.linear_fenchel_young_loss(*inputs, targets, 1.0, 1.0)  # softmax
+
+
 def test_attention(device):
     with _private_torch.outside_of_trace():
         heads = sharmix.SharMiX(q=torch.full((2, 1, 1), 1.25), learned=True)
@@ -282,7 +302,9 @@ LOSSES = {
     "composed": Halved().loss,
     **{name: activation.loss for name, activation in LEARNED.items()},
 }
-WRONG = [CLASSES, -1]
+ONE = torch.arange(ROWS) == 1  # the row that is wrong, or left out
+LEFT_OUT = torch.tensor([0, -100, 2, 3, -100, 4])
+NO_CLASS = LEFT_OUT.where(~ONE, CLASSES)
 
 
 @pytest.fixture(params=["plain", "operators"])
@@ -301,29 +323,29 @@ def value_and_gradients(loss, z, y, *others, **options):
     return value.detach(), *torch.autograd.grad(value.sum(), [z, *others])
 
 
-def assert_nan_in_one_row(found, expected, row):
-    """NaN in the row, and elsewhere as expected, where the row is left out."""
-    for one, other in zip(found, expected, strict=True):
-        assert one[row].isnan().all()
-        left = torch.arange(len(one)) != row
-        torch.testing.assert_close(one[left], other[left])
+def assert_nan_in_one_row(*found):
+    for values in found:
+        assert values[ONE].isnan().all()
+        assert values[~ONE].isfinite().all()
+
+
+def assert_as_expected_but_for_one_row(found, expected):
+    assert_nan_in_one_row(*found)
+    torch.testing.assert_close([values[~ONE] for values in found], [values[~ONE] for values in expected])
 
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[4], OPTIONS[5]], ids=str)
 def test_a_wrong_class_makes_its_row_nan(reads_nothing, name, options):
-    z, left_out = 3 * doors.logits(ROWS, CLASSES), torch.tensor([0, -100, 2, 3, -100, 4])
-    options = given(options, "cpu")
-    expected = value_and_gradients(LOSSES[name], z, left_out, reduction="none", **options)
-    for label in WRONG:
-        y = left_out.where(torch.arange(ROWS) != 1, label)
+    z, options = 3 * doors.logits(ROWS, CLASSES), given(options, "cpu")
+    expected = value_and_gradients(LOSSES[name], z, LEFT_OUT, reduction="none", **options)
+    for y in (NO_CLASS, LEFT_OUT.where(~ONE, -1)):
         found = value_and_gradients(LOSSES[name], z, y, reduction="none", **options)
-        assert_nan_in_one_row(found, expected, 1)
+        assert_as_expected_but_for_one_row(found, expected)
         for reduction in ("mean", "sum"):
             value, gradient = value_and_gradients(LOSSES[name], z, y, reduction=reduction, **options)
             assert value.isnan()
-            assert gradient.isnan().all(-1).tolist() == [False, True, False, False, False, False]
-            assert gradient[[0, 2, 3, 4, 5]].isfinite().all()
+            assert_nan_in_one_row(gradient)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -331,59 +353,44 @@ def test_a_row_that_is_no_distribution_becomes_nan(reads_nothing, name):
     z = 3 * doors.logits(ROWS, CLASSES)
     good = doors.soft_targets(z)
     for wrong in (2 * good[0], good[0] - good[0].roll(1), good[0] * torch.nan):
-        y = torch.where(torch.arange(ROWS)[:, None] == 1, wrong, good)
         for options in ({}, {"weight": torch.ones(CLASSES)}, {"label_smoothing": 0.1}):
-            found, expected = (
-                value_and_gradients(LOSSES[name], z, one, reduction="none", **options) for one in (y, good)
-            )
-            assert_nan_in_one_row(found, expected, 1)
+            loss = partial(value_and_gradients, LOSSES[name], z, reduction="none", **options)
+            assert_as_expected_but_for_one_row(loss(torch.where(ONE[:, None], wrong, good)), loss(good))
 
 
 @pytest.mark.parametrize("activation", [sharmix.Softmax(), sharmix.SharMiX(), Halved()], ids=repr)
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3]], ids=str)
 def test_a_wrong_class_in_a_linear_loss(reads_nothing, activation, options):
     hidden, weight = doors.logits(ROWS, 3), doors.logits(CLASSES, 3)
-    y = torch.tensor([0, CLASSES, 2, 3, -100, 4])
     for reduction in ("mean", "sum"):
-        loss = partial(activation.linear_loss, reduction=reduction, **options)
-        value, by_hidden = value_and_gradients(lambda z, y, loss=loss: loss(z, weight, None, y), hidden, y)
+        loss = partial(activation.linear_loss, weight=weight, bias=None, reduction=reduction, **options)
+        value, by_hidden = value_and_gradients(lambda z, y, loss=loss: loss(z, targets=y), hidden, NO_CLASS)
         assert value.isnan()
-        assert by_hidden.isnan().all(-1).tolist() == [False, True, False, False, False, False]
-        assert by_hidden[[0, 2, 3, 4, 5]].isfinite().all()
+        assert_nan_in_one_row(by_hidden)
 
 
 def test_the_second_derivative_of_a_wrong_class_is_nan(reads_nothing):
-    z, y = doors.logits(ROWS, CLASSES).requires_grad_(), torch.tensor([0, CLASSES, 2, 3, -100, 4])
+    z = doors.logits(ROWS, CLASSES).requires_grad_()
     for loss in (sharmix.fenchel_young_loss, sharmix.alpha_relu_loss):
-        gradient = torch.autograd.grad(loss(z, y), z, create_graph=True)[0]
-        assert gradient.isnan().all(-1).tolist() == [False, True, False, False, False, False]
+        gradient = torch.autograd.grad(loss(z, NO_CLASS), z, create_graph=True)[0]
+        assert_nan_in_one_row(gradient)
         assert torch.autograd.grad(gradient.square().sum(), z)[0].isnan()[1].all()
 
 
-ORDERS_THAT_ARE_NOT_ALLOWED = {
-    "q": [0.5, 1e4, torch.nan],
-    "r": [0.0, 1e4, torch.inf],
-    "temperature": [0.0, -1.0, torch.nan],
-}
+NOT_ALLOWED = {"q": [0.5, 1e4, torch.nan], "r": [0.0, 1e4, torch.inf], "temperature": [0.0, -1.0, torch.nan]}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in ORDERS_THAT_ARE_NOT_ALLOWED.items() for value in values]
-)
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in NOT_ALLOWED for value in NOT_ALLOWED[name]])
 def test_an_order_that_is_not_allowed_makes_its_rows_nan(reads_nothing, name, value):
     z, y = doors.logits(ROWS, CLASSES).requires_grad_(), torch.zeros(ROWS, dtype=torch.long)
-    usual = torch.full((ROWS, 1), VALUES[name])
-    of_one_row = torch.where(torch.arange(ROWS)[:, None] == 1, value, usual)
-    for order, wrong in ((torch.tensor(value), range(ROWS)), (of_one_row, [1])):
-        outputs = (
-            sharmix.sharmix(z, **{name: order}),
-            sharmix.fenchel_young_loss(z, y, **{name: order}, reduction="none"),
-        )
-        for output in outputs:
-            gradient = torch.autograd.grad(output.sum(), z)[0]
-            for rows in (output, gradient):
+    of_one_row = torch.where(ONE[:, None], value, VALUES[name])
+    for order, wrong in ((torch.tensor(value), ONE | True), (of_one_row, ONE)):
+        given = {name: order}
+        for output in (sharmix.sharmix(z, **given), sharmix.fenchel_young_loss(z, y, **given, reduction="none")):
+            for rows in (output, *torch.autograd.grad(output.sum(), z)):
                 is_wrong = rows.isnan().reshape(ROWS, -1)
-                assert is_wrong.all(-1).tolist() == is_wrong.any(-1).tolist() == [row in wrong for row in range(ROWS)]
+                assert is_wrong.all(-1).equal(is_wrong.any(-1))
+                assert is_wrong.any(-1).equal(wrong)
 
 
 def test_other_names_of_an_order(reads_nothing):
@@ -398,7 +405,6 @@ def test_other_names_of_an_order(reads_nothing):
         sharmix.sharmix(z, torch.tensor(1.75), 1.25, nonconcave="error"),
     ):
         assert p.isnan().all()
-    rows = torch.tensor([1.25, 1.75, 1.25, 1.25, 1.25, 1.25])[:, None]
-    of_rows = sharmix.sharmix(z, rows, 1.25, nonconcave="error")
-    assert of_rows.isnan().all(-1).tolist() == [False, True, False, False, False, False]
+    of_rows = sharmix.sharmix(z, torch.where(ONE[:, None], 1.75, 1.25), 1.25, nonconcave="error")
+    assert_nan_in_one_row(of_rows)
     torch.testing.assert_close(of_rows[0], sharmix.sharmix(z[0], 1.25, 1.25))

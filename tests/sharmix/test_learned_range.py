@@ -1,7 +1,6 @@
 """Learned parameters, however they are trained, copied or loaded: they move, and never leave their range."""
 
 import copy
-import itertools
 import pickle
 import re
 import warnings
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 
 LEAST, BOUND = torch.tensor(1.01).item(), 2.0
 
@@ -74,14 +73,12 @@ def adamw(network):
     return torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.1)
 
 
-def test_orders_at_learning_rate_1_move_and_never_leave_their_range():
-    with every_case() as case:
-        for activation, optimizer in itertools.product(ACTIVATIONS, OPTIMIZERS):
-            with case(activation=activation, optimizer=optimizer):
-                network = Network(ACTIVATIONS[activation]())
-                of = network.act if "LBFGS" in optimizer else network  # its layer diverges, whatever the orders
-                train(network, OPTIMIZERS[optimizer](of.parameters()), steps=5)
-                network.orders_moved_inside()
+@for_every(activation=[*ACTIVATIONS], optimizer=[*OPTIMIZERS])
+def test_orders_at_learning_rate_1_move_and_never_leave_their_range(activation, optimizer):
+    network = Network(ACTIVATIONS[activation]())
+    of = network.act if "LBFGS" in optimizer else network  # its layer diverges, whatever the orders
+    train(network, OPTIMIZERS[optimizer](of.parameters()), steps=5)
+    network.orders_moved_inside()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

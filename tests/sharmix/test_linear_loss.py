@@ -1,14 +1,12 @@
 """The output layer fused with its loss is the loss of the layer's logits, value and gradients."""
 
-import itertools
-
 import pytest
 import torch
 from torch.nn.functional import linear
 
 import sharmix
 from sharmix import _layer_in_blocks
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 CLASSES, FEATURES = 60, 8
@@ -38,19 +36,21 @@ def both(tensors, targets, reduction, *orders):
     return fused, whole
 
 
-def test_value_and_gradients_are_those_of_the_whole_logits():
-    all_orders = [(1.25, 1.5), (1.3, 1.6), (2.0, 2.0), (1.75, 1.25), (2.5, 2.5), (1.0, 1.0)]
-    with every_case() as case:
-        for scale, reduction, (q, r) in itertools.product(SCALES, ["mean", "sum"], all_orders):
-            with case(scale=scale, reduction=reduction, q=q, r=r):
-                tensors, targets = layer(scale)
-                orders = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (q, r)]
-                fused, whole = both(tensors, targets, reduction, *orders)
-                torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
-                theirs = torch.autograd.grad(3 * whole, [*tensors, *orders])
-                for keeps_graph in (True, False):
-                    mine = torch.autograd.grad(3 * fused, [*tensors, *orders], retain_graph=keeps_graph)
-                    torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
+@for_every(
+    "q, r",
+    [(1.25, 1.5), (1.3, 1.6), (2.0, 2.0), (1.75, 1.25), (2.5, 2.5), (1.0, 1.0)],
+    scale=SCALES,
+    reduction=["mean", "sum"],
+)
+def test_value_and_gradients_are_those_of_the_whole_logits(scale, reduction, q, r):
+    tensors, targets = layer(scale)
+    orders = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (q, r)]
+    fused, whole = both(tensors, targets, reduction, *orders)
+    torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
+    theirs = torch.autograd.grad(3 * whole, [*tensors, *orders])
+    for keeps_graph in (True, False):
+        mine = torch.autograd.grad(3 * fused, [*tensors, *orders], retain_graph=keeps_graph)
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
 def test_more_dimensions_no_bias_and_no_gradient():
@@ -116,24 +116,26 @@ def test_the_backward_pass_is_not_differentiated_again():
         torch.autograd.grad(loss, tensors[0], create_graph=True)
 
 
-def test_what_is_not_allowed():
+@for_every(
+    "change, error, message",
+    (
+        ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
+        ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
+        ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
+        ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
+        ({"targets": torch.zeros(29, dtype=torch.long)}, ValueError, r"class indices of shape \(29,\)"),
+        ({"targets": torch.zeros(30)}, TypeError, "integer type"),
+        ({"targets": torch.full((30,), CLASSES)}, ValueError, "label 60 is out of range"),
+        ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
+        ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
+        ({"targets": torch.zeros(30, dtype=torch.long, device="meta")}, ValueError, "targets are on meta"),
+    ),
+)
+def test_what_is_not_allowed(change, error, message):
     (hidden, weight, bias), targets = layer(1.0, dtype=torch.float32)
     given = {"hidden": hidden, "weight": weight, "bias": bias, "targets": targets}
-    with every_case() as case:
-        for change, error, message in (
-            ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
-            ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
-            ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
-            ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
-            ({"targets": torch.zeros(29, dtype=torch.long)}, ValueError, r"class indices of shape \(29,\)"),
-            ({"targets": torch.zeros(30)}, TypeError, "integer type"),
-            ({"targets": torch.full((30,), CLASSES)}, ValueError, "label 60 is out of range"),
-            ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
-            ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
-            ({"targets": torch.zeros(30, dtype=torch.long, device="meta")}, ValueError, "targets are on meta"),
-        ):
-            with case(expected=message), pytest.raises(error, match=message):
-                sharmix.linear_fenchel_young_loss(**given | change)
+    with pytest.raises(error, match=message):
+        sharmix.linear_fenchel_young_loss(**given | change)
 
 
 PROPER_SCORES = [("sharmix_learned", {"objective": objective}, "sum") for objective in ("brier", "log")]
@@ -143,22 +145,20 @@ PROPER_SCORES = [("sharmix_learned", {"objective": objective}, "sum") for object
     ("name", "parameters", "reduction"),
     [*((name, {}, "mean") for name in sharmix.available_activations()), *PROPER_SCORES],
 )
-def test_every_activation_has_the_loss_of_the_whole_logits(name, parameters, reduction):
-    with every_case() as case:
-        for scale, label_smoothing in itertools.product(SCALES, [0.0, 0.1]):
-            with case(scale=scale, label_smoothing=label_smoothing):
-                options = {"label_smoothing": label_smoothing, "reduction": reduction}
-                tensors, targets = layer(scale)
-                fused, whole = (sharmix.build_activation(name, **parameters).double() for _ in range(2))
-                mine = fused.linear_loss(*tensors, targets, **options)
-                theirs = whole.loss(linear(*tensors), targets, **options)
-                torch.testing.assert_close(mine.double(), theirs, rtol=1e-6, atol=1e-9)
-                torch.testing.assert_close(
-                    torch.autograd.grad(mine, [*tensors, *fused.parameters()]),
-                    torch.autograd.grad(theirs, [*tensors, *whole.parameters()]),
-                    rtol=1e-6,
-                    atol=1e-9,
-                )
+@for_every(scale=SCALES, label_smoothing=[0.0, 0.1])
+def test_every_activation_has_the_loss_of_the_whole_logits(name, parameters, reduction, scale, label_smoothing):
+    options = {"label_smoothing": label_smoothing, "reduction": reduction}
+    tensors, targets = layer(scale)
+    fused, whole = (sharmix.build_activation(name, **parameters).double() for _ in range(2))
+    mine = fused.linear_loss(*tensors, targets, **options)
+    theirs = whole.loss(linear(*tensors), targets, **options)
+    torch.testing.assert_close(mine.double(), theirs, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(
+        torch.autograd.grad(mine, [*tensors, *fused.parameters()]),
+        torch.autograd.grad(theirs, [*tensors, *whole.parameters()]),
+        rtol=1e-6,
+        atol=1e-9,
+    )
 
 
 def test_an_order_gets_its_gradient_as_a_buffer_and_beside_a_parameter_that_the_loss_does_not_use():

@@ -8,7 +8,7 @@ import torch
 import sharmix
 from tests.sharmix import reference
 from tests.sharmix.accuracy import ORDERS
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, for_every
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 
@@ -18,10 +18,7 @@ Z, Y = torch.tensor(ROWS, dtype=torch.float64), torch.tensor([1, 3, 2])
 
 def test_loss_against_fifty_digits():
     soft = [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 1.0, 0.0], [0.125, 0.125, 0.25, 0.5]]
-    kinds = {
-        "hard": (Y, torch.eye(4)[Y].tolist()),
-        "soft": (torch.tensor(soft, dtype=torch.float64), soft),
-    }
+    kinds = {"hard": (Y, torch.eye(4)[Y].tolist()), "soft": (torch.tensor(soft, dtype=torch.float64), soft)}
     errors = {}
     for (q, r), temperature, (kind, (targets, rows)) in itertools.product(ORDERS, [1.0, 0.25], kinds.items()):
         loss = sharmix.fenchel_young_loss(Z, targets, q, r, temperature=temperature, reduction="none")
@@ -45,42 +42,47 @@ def test_orders_for_each_row_and_head(smoothing):
         torch.testing.assert_close(losses[i, j], sharmix.fenchel_young_loss(z[i, j], y[i, j], *orders, **options))
 
 
-def test_labels_of_any_integer_type():
-    dtypes = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint64)
-    with every_case() as case:
-        for name, dtype in itertools.product(["softmax", "alpha_relu", "sharmix_fixed"], dtypes):
-            with case(name=name, dtype=dtype):
-                act = sharmix.build_activation(name)
-                assert torch.equal(act.loss(Z, Y.to(dtype)), act.loss(Z, Y))
+@for_every(
+    name=["softmax", "alpha_relu", "sharmix_fixed"],
+    dtype=(torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint64),
+)
+def test_labels_of_any_integer_type(name, dtype):
+    act = sharmix.build_activation(name)
+    assert torch.equal(act.loss(Z, Y.to(dtype)), act.loss(Z, Y))
 
 
-def test_a_bad_option_is_named():
-    with every_case() as case:
-        for error, named, arguments in (
-            (ValueError, "average.*mean", {"reduction": "average"}),
-            (ValueError, "1.5", {"label_smoothing": 1.5}),
-            (ValueError, r"q.*0\.5", {"q": 0.5}),
-            (ValueError, r"1\.25", {"r": 1.25, "q": 1.75, "nonconcave": "error"}),
-            (TypeError, "weight must be a tensor of one number for each class, got list", {"weight": [1.0] * 4}),
-        ):
-            with case(**arguments), pytest.raises(error, match=f"(?s){named}"):
-                sharmix.fenchel_young_loss(Z, Y, **arguments)
+@for_every(
+    "error, named, arguments",
+    (
+        (ValueError, "average.*mean", {"reduction": "average"}),
+        (ValueError, "1.5", {"label_smoothing": 1.5}),
+        (ValueError, r"q.*0\.5", {"q": 0.5}),
+        (ValueError, r"1\.25", {"r": 1.25, "q": 1.75, "nonconcave": "error"}),
+        (TypeError, "weight must be a tensor of one number for each class, got list", {"weight": [1.0] * 4}),
+    ),
+)
+def test_a_bad_option_is_named(error, named, arguments):
+    with pytest.raises(error, match=f"(?s){named}"):
+        sharmix.fenchel_young_loss(Z, Y, **arguments)
 
 
-def test_an_unknown_option_is_named():
-    weight = torch.zeros(4, 4).double()
-    losses = ("fenchel_young_loss", "entmax_loss", "sparsemax_loss", "normmax_loss", "alpha_relu_loss")
-    criteria = ("SharMiXLoss", "EntmaxLoss", "NormmaxLoss", "SparsemaxLoss", "AlphaReLULoss")
-    calls = [
-        *((name, getattr(sharmix, name), (Z, Y)) for name in losses),
-        *((name, getattr(sharmix, name), ()) for name in criteria),
-        ("loss of SharMiX", sharmix.SharMiX().loss, (Z, Y)),
-        ("loss of softmax", sharmix.Softmax().loss, (Z, Y)),
-        ("linear_fenchel_young_loss", sharmix.linear_fenchel_young_loss, (Z, weight, None, Y)),
-        ("linear_loss", sharmix.Entmax().linear_loss, (Z, weight, None, Y)),
-    ]
+LOSSES = ("fenchel_young_loss", "entmax_loss", "sparsemax_loss", "normmax_loss", "alpha_relu_loss")
+CRITERIA = ("SharMiXLoss", "EntmaxLoss", "NormmaxLoss", "SparsemaxLoss", "AlphaReLULoss")
+LAYER = Z, torch.zeros(4, 4).double(), None, Y
+
+
+@for_every(
+    "function, arguments",
+    [
+        *((getattr(sharmix, name), (Z, Y)) for name in LOSSES),
+        *((getattr(sharmix, name), ()) for name in CRITERIA),
+        (sharmix.SharMiX().loss, (Z, Y)),
+        (sharmix.Softmax().loss, (Z, Y)),
+        (sharmix.linear_fenchel_young_loss, LAYER),
+        (sharmix.Entmax().linear_loss, LAYER),
+    ],
+)
+def test_an_unknown_option_is_named(function, arguments):
     public = r"(fenchel_young_loss|FenchelYoungLoss.__init__|linear_loss)\(\)"
-    with every_case() as case:
-        for name, function, arguments in calls:
-            with case(name=name), pytest.raises(TypeError, match=f"{public} got an unexpected .* 'lable_smoothing'"):
-                function(*arguments, lable_smoothing=0.1)
+    with pytest.raises(TypeError, match=f"{public} got an unexpected .* 'lable_smoothing'"):
+        function(*arguments, lable_smoothing=0.1)

@@ -1,13 +1,14 @@
 """The activations as modules: where the classes are, what is learned, masked rows, descriptions, names of one's own."""
 
 import re
+from functools import partial
 
 import pytest
 import torch
 
 import sharmix
 from sharmix import registry
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import every_case, for_every
 from tests.sharmix.doors import logits
 
 MODULES = {
@@ -35,34 +36,30 @@ def test_classes_along_another_dimension(name):
         assert f"dim={dim}" in repr(act)
 
 
-def test_a_dimension_that_is_no_integer_is_named():
-    z, functions = logits(3, 4), (sharmix.sharmix, sharmix.entmax, sharmix.normmax, sharmix.support_size)
-    with every_case() as case:
-        for dim in ("a", None, 1.5):
-            message = rf"^dim={dim!r} is not allowed; it must be an integer"
-            for name, made in MODULES.items():
-                with case(module=name, dim=dim), pytest.raises(TypeError, match=message):
-                    made(dim=dim)
-            for function in functions:
-                with case(function=function, dim=dim), pytest.raises(TypeError, match=message):
-                    function(z, dim=dim)
+FUNCTIONS = (sharmix.sharmix, sharmix.entmax, sharmix.normmax, sharmix.support_size)
 
 
-def test_a_description_has_what_is_not_usual():
-    with every_case() as case:
-        for act, expected in (
-            (sharmix.SharMiX(nonconcave="error"), "SharMiX(q=1.25, r=1.5, temperature=1.0, nonconcave='error')"),
-            (sharmix.Sparsemax(dim=1, masked_rows="zeros"), "Sparsemax(dim=1, masked_rows='zeros')"),
-            (sharmix.Softmax(), "Softmax()"),
-            (sharmix.AlphaReLU(dim=1), "AlphaReLU(alpha=1.5, tau=None, dim=1)"),
-        ):
-            with case(expected=expected):
-                assert repr(act) == expected
+@for_every(dim=("a", None, 1.5), made=MODULES | {one.__name__: partial(one, logits(3, 4)) for one in FUNCTIONS})
+def test_a_dimension_that_is_no_integer_is_named(dim, made):
+    with pytest.raises(TypeError, match=rf"^dim={dim!r} is not allowed; it must be an integer"):
+        made(dim=dim)
 
 
-def test_a_fully_masked_row():
-    z = torch.tensor([[1.0, 0.5, -INF], [-INF] * 3], dtype=torch.float64, requires_grad=True)
-    maps = {
+@for_every(
+    "act, expected",
+    (
+        (sharmix.SharMiX(nonconcave="error"), "SharMiX(q=1.25, r=1.5, temperature=1.0, nonconcave='error')"),
+        (sharmix.Sparsemax(dim=1, masked_rows="zeros"), "Sparsemax(dim=1, masked_rows='zeros')"),
+        (sharmix.Softmax(), "Softmax()"),
+        (sharmix.AlphaReLU(dim=1), "AlphaReLU(alpha=1.5, tau=None, dim=1)"),
+    ),
+)
+def test_a_description_has_what_is_not_usual(act, expected):
+    assert repr(act) == expected
+
+
+@for_every(
+    function={
         "sharmix": sharmix.sharmix,
         "entmax": sharmix.entmax,
         "sparsemax": sharmix.sparsemax,
@@ -70,18 +67,18 @@ def test_a_fully_masked_row():
         "softmax": lambda z, masked_rows: sharmix.Softmax(masked_rows=masked_rows)(z),
         "module": lambda z, masked_rows: sharmix.SharMiX(learned=True, masked_rows=masked_rows).double()(z),
     }
-    with every_case() as case:
-        for name, function in maps.items():
-            with case(name=name):
-                assert function(z, masked_rows="nan")[1].isnan().all()
-                p = function(z, masked_rows="zeros")
-                assert (p[1] == 0).all()
-                torch.testing.assert_close(p[0], function(z, masked_rows="nan")[0])
-                gradient = torch.autograd.grad((p * torch.arange(3)).sum(), z)[0]
-                assert gradient.isfinite().all()
-                assert (gradient[1] == 0).all()
-                with pytest.raises(ValueError, match=r"masked_rows='zero'.*'nan' or 'zeros'"):
-                    function(z, masked_rows="zero")
+)
+def test_a_fully_masked_row(function):
+    z = torch.tensor([[1.0, 0.5, -INF], [-INF] * 3], dtype=torch.float64, requires_grad=True)
+    assert function(z, masked_rows="nan")[1].isnan().all()
+    p = function(z, masked_rows="zeros")
+    assert (p[1] == 0).all()
+    torch.testing.assert_close(p[0], function(z, masked_rows="nan")[0])
+    gradient = torch.autograd.grad((p * torch.arange(3)).sum(), z)[0]
+    assert gradient.isfinite().all()
+    assert (gradient[1] == 0).all()
+    with pytest.raises(ValueError, match=r"masked_rows='zero'.*'nan' or 'zeros'"):
+        function(z, masked_rows="zero")
 
 
 def test_what_is_learned():

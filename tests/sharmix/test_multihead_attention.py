@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import every_case, for_every
 
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 12, 4, 2, 5, 7
 
@@ -51,45 +51,40 @@ def masks():
     }
 
 
-def test_under_softmax_it_is_the_module_of_torch():
-    kinds = [{}, {"batch_first": True}, {"bias": False}, {"kdim": 8, "vdim": 10, "batch_first": True}]
-    with every_case() as case:
-        for options in kinds:
-            theirs, ours = pair(**options)
-            for name, mask in masks().items():
-                with case(options=options, mask=name):
-                    inputs = states(QUERIES, KEYS, KEYS, requires_grad=True)
-                    query = inputs[0]
-                    key, value = inputs[1][..., : theirs.kdim], inputs[2][..., : theirs.vdim]
-                    if not options.get("batch_first"):
-                        query, key, value = (tensor.transpose(0, 1) for tensor in (query, key, value))
-                    made = [module(query, key, value, **mask) for module in (ours, theirs)]
-                    torch.testing.assert_close(*made, rtol=0, atol=1e-6)
-                    both = [
-                        torch.autograd.grad(output.square().sum(), [*inputs, *module.parameters()])
-                        for (output, _), module in zip(made, (ours, theirs), strict=True)
-                    ]
-                    torch.testing.assert_close(*both, rtol=1e-5, atol=1e-5)
+@for_every(
+    options=[{}, {"batch_first": True}, {"bias": False}, {"kdim": 8, "vdim": 10, "batch_first": True}], mask=masks()
+)
+def test_under_softmax_it_is_the_module_of_torch(options, mask):
+    theirs, ours = pair(**options)
+    inputs = states(QUERIES, KEYS, KEYS, requires_grad=True)
+    query, key, value = inputs[0], inputs[1][..., : theirs.kdim], inputs[2][..., : theirs.vdim]
+    if not options.get("batch_first"):
+        query, key, value = (tensor.transpose(0, 1) for tensor in (query, key, value))
+    made = [module(query, key, value, **mask) for module in (ours, theirs)]
+    torch.testing.assert_close(*made, rtol=0, atol=1e-6)
+    both = [
+        torch.autograd.grad(output.square().sum(), [*inputs, *module.parameters()])
+        for (output, _), module in zip(made, (ours, theirs), strict=True)
+    ]
+    torch.testing.assert_close(*both, rtol=1e-5, atol=1e-5)
 
 
-def test_the_fast_path_of_an_encoder_layer_leaves_it_alone():
+@for_every(activation=("softmax", "entmax"), inference=(torch.no_grad, torch.inference_mode, torch.enable_grad))
+def test_the_fast_path_of_an_encoder_layer_leaves_it_alone(activation, inference):
     x, options = 3 * states(KEYS)[0], {"dropout": 0.1, "batch_first": True}
     torch.manual_seed(0)
     plain = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, **options).eval()
-    with every_case() as case:
-        for activation in ("softmax", "entmax"):
-            layer = copy.deepcopy(plain)
-            layer.self_attn = sharmix.SparseAttention(WIDTH, HEADS, **options, activation=activation).eval()
-            layer.self_attn.load_state_dict(plain.self_attn.state_dict())
-            for inference in (torch.no_grad, torch.inference_mode, torch.enable_grad):
-                with case(activation=activation, inference=inference.__name__), inference():
-                    attended, weights = layer.self_attn(x, x, x)
-                    by_hand = layer.norm1(x + attended)
-                    by_hand = layer.norm2(by_hand + layer.linear2(layer.linear1(by_hand).relu()))
-                    torch.testing.assert_close(layer(x), by_hand, rtol=0, atol=1e-6)
-                    close = torch.allclose(layer(x), plain(x), rtol=0, atol=1e-5)
-                    assert close == (activation == "softmax")
-                    assert (weights == 0).any() == (activation == "entmax")
+    layer = copy.deepcopy(plain)
+    layer.self_attn = sharmix.SparseAttention(WIDTH, HEADS, **options, activation=activation).eval()
+    layer.self_attn.load_state_dict(plain.self_attn.state_dict())
+    with inference():
+        attended, weights = layer.self_attn(x, x, x)
+        by_hand = layer.norm1(x + attended)
+        by_hand = layer.norm2(by_hand + layer.linear2(layer.linear1(by_hand).relu()))
+        torch.testing.assert_close(layer(x), by_hand, rtol=0, atol=1e-6)
+        close = torch.allclose(layer(x), plain(x), rtol=0, atol=1e-5)
+        assert close == (activation == "softmax")
+        assert (weights == 0).any() == (activation == "entmax")
 
 
 def test_what_it_learns_is_trained_and_saved():

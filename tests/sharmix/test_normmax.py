@@ -6,7 +6,7 @@ import torch
 from entmax.losses import NormmaxBisectLoss
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 from tests.sharmix.doors import labels, logits
 
 
@@ -34,16 +34,13 @@ def test_the_usual_alpha_is_the_packages():
 
 
 @pytest.mark.medium
-def test_it_is_sharmix_where_several_maxima_would_begin():
-    with every_case() as case:
-        for alpha in (1.01, 1.2, 1.5, 1.75, 2.0, 3.0, 5.0, 10.0):
-            for z in sample():
-                with case(alpha=alpha, shape=z.shape):
-                    at = alpha, 2 - 1 / alpha, alpha - 1
-                    expected = entmax.normmax_bisect(z, alpha, n_iter=200)
-                    for found in (sharmix.normmax(z, alpha=alpha), sharmix.sharmix(z, *at)):
-                        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-                    y = labels(z)  # the contract test holds soft targets and the gradients
-                    expected = NormmaxBisectLoss(alpha, n_iter=200)(z, y)
-                    for found in (sharmix.normmax_loss(z, y, alpha=alpha), sharmix.fenchel_young_loss(z, y, *at)):
-                        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+@for_every(alpha=(1.01, 1.2, 1.5, 1.75, 2.0, 3.0, 5.0, 10.0), z=sample())
+def test_it_is_sharmix_where_several_maxima_would_begin(alpha, z):
+    at = alpha, 2 - 1 / alpha, alpha - 1
+    expected = entmax.normmax_bisect(z, alpha, n_iter=200)
+    for found in (sharmix.normmax(z, alpha=alpha), sharmix.sharmix(z, *at)):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    y = labels(z)  # the contract test holds soft targets and the gradients
+    expected = NormmaxBisectLoss(alpha, n_iter=200)(z, y)
+    for found in (sharmix.normmax_loss(z, y, alpha=alpha), sharmix.fenchel_young_loss(z, y, *at)):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)

@@ -15,7 +15,7 @@ from torch.nn.functional import linear
 
 import sharmix
 from sharmix import _layer_in_blocks, parallel
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import every_case, for_every
 
 SIZES = {1: [75], 2: [5, 70], 3: [40, 0, 35], 4: [1, 30, 24, 20]}
 ORDERS = [(1.25, 1.5, 1.0), (1.5, 1.5, 0.7), (2.0, 2.0, 1.0), (1.5, 2 - 1 / 1.5, 0.5), (3.0, 2.0, 1.0)]
@@ -113,15 +113,13 @@ def test_tied_rows_at_a_large_r_are_exact(alone):
     torch.testing.assert_close(loss, sharmix.fenchel_young_loss(z, y, 1.5, 20.0, reduction="none"))
 
 
-def test_smoothed_targets_keep_their_digits_near_softmax(alone):
+@for_every(near=(1e-9, 1e-6, 1e-3))
+def test_smoothed_targets_keep_their_digits_near_softmax(alone, near):
     z, y = batch("peaked", 75, torch.float64)
-    with every_case() as case:
-        for near in (1e-9, 1e-6, 1e-3):
-            orders = [torch.tensor(order, dtype=torch.float64) for order in (1 + near, 1.5, 1.0)]
-            losses = parallel.vocab_parallel_loss, sharmix.fenchel_young_loss
-            mine, theirs = (values(loss, z, y, orders, label_smoothing=0.1) for loss in losses)
-            with case(near=near):
-                torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+    orders = [torch.tensor(order, dtype=torch.float64) for order in (1 + near, 1.5, 1.0)]
+    losses = parallel.vocab_parallel_loss, sharmix.fenchel_young_loss
+    mine, theirs = (values(loss, z, y, orders, label_smoothing=0.1) for loss in losses)
+    torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_targets_of_every_integer_type(alone):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 
 pytest.importorskip("sklearn")
 
@@ -50,23 +50,19 @@ def exactly(*args, **kwargs):
     return FenchelYoungClassifier(*args, tol=1e-9, max_iter=5000, **kwargs)
 
 
-def test_softmax_is_logistic_regression():
-    with every_case() as case:
-        for classes in (2, 3):
-            X, y = blobs(classes)
-            labels = np.array(["ash", "beech", "cedar"])[y]
-            weights = np.random.default_rng(0).uniform(0, 3, len(y))
-            for alpha in (0.1, 10):
-                for class_weight in (None, {"ash": 5.0, "beech": 0.5}):
-                    with case(classes=classes, alpha=alpha, class_weight=class_weight):
-                        theirs = LogisticRegression(C=1 / alpha, class_weight=class_weight, tol=1e-9, max_iter=5000)
-                        theirs.fit(X, labels, weights)
-                        ours = exactly(1, 1, alpha=alpha, class_weight=class_weight).fit(X, labels, weights)
-                        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
-                        np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
-                        np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
-                        np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-5)
-                        assert (ours.predict(X) == theirs.predict(X)).all()
+@for_every(classes=(2, 3), alpha=(0.1, 10), class_weight=(None, {"ash": 5.0, "beech": 0.5}))
+def test_softmax_is_logistic_regression(classes, alpha, class_weight):
+    X, y = blobs(classes)
+    labels = np.array(["ash", "beech", "cedar"])[y]
+    weights = np.random.default_rng(0).uniform(0, 3, len(y))
+    theirs = LogisticRegression(C=1 / alpha, class_weight=class_weight, tol=1e-9, max_iter=5000)
+    theirs.fit(X, labels, weights)
+    ours = exactly(1, 1, alpha=alpha, class_weight=class_weight).fit(X, labels, weights)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-5)
+    assert (ours.predict(X) == theirs.predict(X)).all()
 
 
 @pytest.mark.parametrize(("order", "loss"), [(1.5, entmax15_loss), (2.0, sparsemax_loss)])
@@ -110,18 +106,15 @@ def test_probabilities_as_targets():
     np.testing.assert_allclose(balanced.predict_proba(X), by_hand.predict_proba(X), atol=1e-5)
 
 
-def test_every_activation_that_learns_nothing():
+@for_every(name=[name for name in sharmix.available_activations() if not name.endswith("learned")])
+def test_every_activation_that_learns_nothing(name):
     X, y = load_iris(return_X_y=True)
     X = StandardScaler().fit_transform(X)
-    with every_case() as case:
-        for name in sharmix.available_activations():
-            if not name.endswith("learned"):
-                with case(activation=name):
-                    ours = FenchelYoungClassifier(activation=name).fit(X, y)
-                    p = ours.predict_proba(X)
-                    np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
-                    assert ours.score(X, y) > 0.9
-                    assert (ours.predict(X) == p.argmax(1)).all()
+    ours = FenchelYoungClassifier(activation=name).fit(X, y)
+    p = ours.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
+    assert ours.score(X, y) > 0.9
+    assert (ours.predict(X) == p.argmax(1)).all()
 
 
 def test_a_fit_that_stops_early_warns():
@@ -131,29 +124,28 @@ def test_a_fit_that_stops_early_warns():
     assert ours.n_iter_ == 3
 
 
-def test_what_is_not_allowed_is_named():
-    X, y = blobs()
-    one_hot = np.eye(3)[y]
-    with every_case() as case:
-        for parameters, message in (
-            ({"max_iter": 0}, "max_iter == 0"),
-            ({"alpha": np.nan}, "alpha=nan is not allowed"),
-            ({"activation_params": {"tau": 1}}, "need the name of an activation"),
-            ({"activation": "softmix"}, "did you mean softmax"),
-            ({"activation": "sharmix_learned"}, r"SharMiX\(.* learns q, r, which this classifier does not train"),
-            ({"activation": sharmix.Softmax()}, r"must be a name, .*; got Softmax\(\)"),
-        ):
-            with case(**parameters), pytest.raises((ValueError, TypeError), match=message):
-                FenchelYoungClassifier(**parameters).fit(X, y)
-        with pytest.raises(ValueError, match="not finite after 0 iterations; scale the features"):
-            FenchelYoungClassifier().fit(X * 1e300, y)
-        for targets, message in (
-            (one_hot * 2, "rows that sum to 1"),
-            (one_hot - [[0.5, -0.5, 0]], "at least 0"),
-            (one_hot[:, :2] * np.nan, "NaN"),
-        ):
-            with case(expected=message), pytest.raises(ValueError, match=message):
-                FenchelYoungClassifier().fit(X, targets)
+X, Y = blobs()
+ONE_HOT = np.eye(3)[Y]
+
+
+@for_every(
+    "parameters, given, error, message",
+    [
+        ({"max_iter": 0}, (X, Y), ValueError, "max_iter == 0"),
+        ({"alpha": np.nan}, (X, Y), ValueError, "alpha=nan is not allowed"),
+        ({"activation_params": {"tau": 1}}, (X, Y), ValueError, "need the name of an activation"),
+        ({"activation": "softmix"}, (X, Y), ValueError, "did you mean softmax"),
+        ({"activation": "sharmix_learned"}, (X, Y), ValueError, r"SharMiX\(.* learns q, r, .* does not train"),
+        ({"activation": sharmix.Softmax()}, (X, Y), TypeError, r"must be a name, .*; got Softmax\(\)"),
+        ({}, (X * 1e300, Y), ValueError, "not finite after 0 iterations; scale the features"),
+        ({}, (X, ONE_HOT * 2), ValueError, "rows that sum to 1"),
+        ({}, (X, ONE_HOT - [[0.5, -0.5, 0]]), ValueError, "at least 0"),
+        ({}, (X, ONE_HOT[:, :2] * np.nan), ValueError, "NaN"),
+    ],
+)
+def test_what_is_not_allowed_is_named(parameters, given, error, message):
+    with pytest.raises(error, match=message):
+        FenchelYoungClassifier(**parameters).fit(*given)
 
 
 def logits_and_labels(seed=0, examples=150, classes=4, scale=2.0):
@@ -224,26 +216,26 @@ def test_weights_of_a_fit_are_repetitions():
     assert again.loss_ == weighted.loss_
 
 
-def test_a_scaling_names_what_is_not_allowed():
-    logits, labels = logits_and_labels()
-    with every_case() as case:
-        for parameters, message in (
-            ({"q": 0.9}, "q=0.9 is not allowed"),
-            ({"temperature": "1"}, "temperature='1' is not allowed"),
-            ({"r": 0.9}, "r=0.9 is not allowed; with q=None it must be at least 1"),
-            ({"q": 2, "r": 1.4}, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
-            ({"r": "alpha"}, "r='alpha' is not allowed"),
-            ({"loss": "hinge"}, "loss='hinge' is not allowed"),
-        ):
-            with case(**parameters), pytest.raises(ValueError, match=message):
-                SharMiXScaling(**parameters).fit(logits, labels)
-        for given, message in (
-            ((labels + 1,), "label 4 is out of range for 4 classes; allowed are 0 to 3$"),
-            ((labels / 2,), "integers"),
-            ((labels[:9],), "integers"),
-        ):
-            with case(expected=message), pytest.raises(ValueError, match=message):
-                SharMiXScaling().fit(logits, *given)
+LOGITS, LABELS = logits_and_labels()
+
+
+@for_every(
+    "parameters, labels, message",
+    [
+        ({"q": 0.9}, LABELS, "q=0.9 is not allowed"),
+        ({"temperature": "1"}, LABELS, "temperature='1' is not allowed"),
+        ({"r": 0.9}, LABELS, "r=0.9 is not allowed; with q=None it must be at least 1"),
+        ({"q": 2, "r": 1.4}, LABELS, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
+        ({"r": "alpha"}, LABELS, "r='alpha' is not allowed"),
+        ({"loss": "hinge"}, LABELS, "loss='hinge' is not allowed"),
+        ({}, LABELS + 1, "label 4 is out of range for 4 classes; allowed are 0 to 3$"),
+        ({}, LABELS / 2, "integers"),
+        ({}, LABELS[:9], "integers"),
+    ],
+)
+def test_a_scaling_names_what_is_not_allowed(parameters, labels, message):
+    with pytest.raises(ValueError, match=message):
+        SharMiXScaling(**parameters).fit(LOGITS, labels)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -8,7 +8,7 @@ import torch
 
 import sharmix
 from tests.sharmix import doors
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import every_case, for_every
 
 pytestmark = pytest.mark.medium
 PARAMETERS = {"q": 1.3, "r": 1.6, "temperature": 0.8}
@@ -134,8 +134,7 @@ def test_memory_is_read_as_torch_reads_it(kind):
                 torch.testing.assert_close(compute(STRANGE[kind]), compute(plain))
 
 
-def test_freed_memory_is_refused():
-    with every_case() as case:
-        for what, function, compute in computations("freed"):
-            with case(what=what, function=function), pytest.raises((RuntimeError, ValueError)):
-                compute(freed)
+@for_every("what, function, compute", computations("freed"))
+def test_freed_memory_is_refused(what, function, compute):
+    with pytest.raises((RuntimeError, ValueError)):
+        compute(freed)

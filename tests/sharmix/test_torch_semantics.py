@@ -8,7 +8,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import every_case, for_every
 from tests.sharmix.doors import EVERYTHING, LOSSES, NAMES, build, labels, logits, soft_targets, value_and_gradient
 
 
@@ -32,23 +32,21 @@ def trained_a_little(name):
 
 
 @pytest.mark.parametrize("assign", [False, True])
-def test_an_activation_built_on_the_meta_device_works_once_it_is_loaded(assign):
+@for_every(name=NAMES)
+def test_an_activation_built_on_the_meta_device_works_once_it_is_loaded(assign, name):
     z = logits(dtype=torch.float32)
-    with every_case() as case:
-        for name in NAMES:
-            with case(name=name):
-                trained = trained_a_little(name)
-                with torch.device("meta"):
-                    act = build(name, torch.float32)
-                assert all(parameter.is_meta for parameter in act.parameters())
-                if not assign:
-                    act.to_empty(device="cpu")
-                act.load_state_dict(trained.state_dict(), assign=assign)
-                assert torch.equal(act(z), trained(z))
-                loss = act.loss(z, labels(z))
-                assert torch.equal(loss, trained.loss(z, labels(z)))
-                for parameter in act.parameters():
-                    assert torch.autograd.grad(loss, parameter, retain_graph=True)[0] != 0
+    trained = trained_a_little(name)
+    with torch.device("meta"):
+        act = build(name, torch.float32)
+    assert all(parameter.is_meta for parameter in act.parameters())
+    if not assign:
+        act.to_empty(device="cpu")
+    act.load_state_dict(trained.state_dict(), assign=assign)
+    assert torch.equal(act(z), trained(z))
+    loss = act.loss(z, labels(z))
+    assert torch.equal(loss, trained.loss(z, labels(z)))
+    for parameter in act.parameters():
+        assert torch.autograd.grad(loss, parameter, retain_graph=True)[0] != 0
 
 
 def described(function, z):
@@ -85,16 +83,12 @@ def module_on(z, name):
 
 @pytest.mark.medium
 @pytest.mark.parametrize("kind", ["meta", "fake"])
-def test_tensors_without_values_have_the_shapes_types_and_strides_of_those_with(kind):
-    with every_case() as case:
-        for name, function in WITHOUT_VALUES.items():
-            for dtype in (torch.float32, torch.bfloat16):
-                for shape in ((3, 4), (2, 3, 5), (0, 4)):
-                    with case(function=name, dtype=dtype, shape=shape):
-                        expected = described(function, logits(*shape, dtype=dtype))
-                        z = logits(*shape, dtype=dtype)
-                        with FakeTensorMode() if kind == "fake" else nullcontext() as mode:
-                            assert described(function, mode.from_tensor(z) if mode else z.to("meta")) == expected
+@for_every(function=WITHOUT_VALUES, dtype=(torch.float32, torch.bfloat16), shape=((3, 4), (2, 3, 5), (0, 4)))
+def test_tensors_without_values_have_the_shapes_types_and_strides_of_those_with(kind, function, dtype, shape):
+    expected = described(function, logits(*shape, dtype=dtype))
+    z = logits(*shape, dtype=dtype)
+    with FakeTensorMode() if kind == "fake" else nullcontext() as mode:
+        assert described(function, mode.from_tensor(z) if mode else z.to("meta")) == expected
 
 
 # Layout: softmax's result is contiguous, whatever the logits' strides and wherever the classes are.
@@ -136,13 +130,10 @@ def test_a_map_has_the_strides_of_softmax_along_any_dimension():
 
 
 @pytest.mark.usefixtures("each_implementation")
-def test_the_layout_of_logits_changes_no_loss_and_no_gradient():
-    with every_case() as case:
-        for layout, z in layouts():
-            for name, function in LOSSES.items():
-                with case(loss=name, layout=layout):
-                    found, expected = (value_and_gradient(function, leaf) for leaf in (z, z.contiguous().clone()))
-                    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+@for_every("layout, z", layouts(), function=LOSSES)
+def test_the_layout_of_logits_changes_no_loss_and_no_gradient(layout, z, function):
+    found, expected = (value_and_gradient(function, leaf) for leaf in (z, z.contiguous().clone()))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 # Soft targets in half precision. A correctly rounded row sums to 1 within the rounding of one number, 2^-8 in bfloat16:
@@ -150,61 +141,57 @@ def test_the_layout_of_logits_changes_no_loss_and_no_gradient():
 
 
 @pytest.mark.parametrize("given", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
-def test_a_row_that_is_no_distribution_is_refused_in_any_precision(given):
-    with every_case() as case:
-        for row, named in (
-            ([0.5, 0.6, 0.0], "sum"),
-            ([0.5, 0.52, 0.0], "sum"),
-            ([0.5, 0.48, 0.0], "sum"),
-            ([0.0, 0.0, 0.0], "sum"),
-            ([1.0, 0.5, -0.5], "-0.5"),
-        ):
-            with case(row=row), pytest.raises(ValueError, match=named):
-                sharmix.fenchel_young_loss(torch.zeros(1, 3), torch.tensor([row], dtype=given))
+@for_every(
+    "row, named",
+    (
+        ([0.5, 0.6, 0.0], "sum"),
+        ([0.5, 0.52, 0.0], "sum"),
+        ([0.5, 0.48, 0.0], "sum"),
+        ([0.0, 0.0, 0.0], "sum"),
+        ([1.0, 0.5, -0.5], "-0.5"),
+    ),
+)
+def test_a_row_that_is_no_distribution_is_refused_in_any_precision(given, row, named):
+    with pytest.raises(ValueError, match=named):
+        sharmix.fenchel_young_loss(torch.zeros(1, 3), torch.tensor([row], dtype=given))
 
 
-def test_an_index_to_ignore_goes_with_class_indices_alone():
+@for_every(name=NAMES)
+def test_an_index_to_ignore_goes_with_class_indices_alone(name):
     """As in cross_entropy: beside probabilities it would do nothing."""
     z = logits()
-    with every_case() as case:
-        for name in NAMES:
-            with case(name=name), pytest.raises(ValueError, match="ignore_index"):
-                build(name).loss(z, soft_targets(z), ignore_index=1)
+    with pytest.raises(ValueError, match="ignore_index"):
+        build(name).loss(z, soft_targets(z), ignore_index=1)
 
 
 # Nothing to compute: no row that counts, no dimension, no class.
 
 
+IGNORED = torch.full((3,), -100)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_mean_over_no_rows_is_nan_with_gradient_zero(smoothing):
+@for_every("z, y", [(logits(3, 4), IGNORED), (logits(0, 4), IGNORED[:0]), (logits(0, 4), logits(0, 4))], name=NAMES)
+def test_the_mean_over_no_rows_is_nan_with_gradient_zero(smoothing, z, y, name):
     """The contract test has this of class indices; here also learned orders, smoothed labels and soft targets."""
-    ignored = torch.full((3,), -100)
-    with every_case() as case:
-        for z, y in ((logits(3, 4), ignored), (logits(0, 4), ignored[:0]), (logits(0, 4), logits(0, 4))):
-            for name in NAMES:
-                with case(name=name, rows=len(z), soft=y.is_floating_point()):
-                    z, act = z.requires_grad_(), build(name)
-                    options = {} if y.is_floating_point() else {"label_smoothing": smoothing}
-                    mean = act.loss(z, y, **options)
-                    assert mean.isnan()
-                    for gradient in torch.autograd.grad(mean, [z, *act.parameters()]):
-                        assert (gradient == 0).all()
+    z, act = z.requires_grad_(), build(name)
+    mean = act.loss(z, y, **({} if y.is_floating_point() else {"label_smoothing": smoothing}))
+    assert mean.isnan()
+    for gradient in torch.autograd.grad(mean, [z, *act.parameters()]):
+        assert (gradient == 0).all()
 
 
-def test_one_number_is_one_class_as_for_softmax():
-    with every_case() as case:
-        for dtype in (torch.float64, torch.bfloat16):
-            for name, function in ALONG.items():
-                for dim in (-1, 0):
-                    with case(map=name, dim=dim, dtype=dtype):
-                        z = torch.tensor(0.5, dtype=dtype, requires_grad=True)
-                        p = function(z, dim=dim)
-                        assert p.shape == ()
-                        assert p.dtype == dtype
-                        assert p == torch.softmax(z, dim) == 1
-                        assert torch.autograd.grad(p, z)[0] == 0
-                with case(map=name, dim=1, dtype=dtype), pytest.raises(IndexError):
-                    function(torch.tensor(0.5, dtype=dtype), dim=1)
+@for_every(dtype=(torch.float64, torch.bfloat16), function=ALONG)
+def test_one_number_is_one_class_as_for_softmax(dtype, function):
+    z = torch.tensor(0.5, dtype=dtype, requires_grad=True)
+    for dim in (-1, 0):
+        p = function(z, dim=dim)
+        assert p.shape == ()
+        assert p.dtype == dtype
+        assert p == torch.softmax(z, dim) == 1
+        assert torch.autograd.grad(p, z)[0] == 0
+    with pytest.raises(IndexError):
+        function(z, dim=1)
 
 
 # Programs that leave Python: torch.export and torch.jit.trace, saved and loaded.

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import every_case, for_every
 
 transformers = pytest.importorskip("transformers")
 ours = importlib.import_module("sharmix.integrations.transformers")
@@ -65,36 +65,30 @@ def names():
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
-def test_under_softmax_models_compute_what_they_did(dtype, error):
-    with every_case() as case:
-        for make in (llama, gpt2, bert, t5):
-            model = model_of(make).to(dtype)
-            inputs = {"input_ids": TOKENS} | ({"labels": TOKENS} if make is t5 else {})
-            for padding in (None, PADDED_LEFT, PADDED_RIGHT):
-                made = {}
-                for name in ("sdpa", "eager", "sharmix_softmax"):
-                    model.set_attn_implementation(name)
-                    made[name] = model(**inputs, attention_mask=padding).logits
-                seen = slice(None) if padding is None or make is t5 else padding.bool()
-                for name in ("sdpa", "eager"):
-                    if name == "sdpa" or dtype == torch.float32:  # eager attention computes softmax in float32
-                        with case(model=make.__name__, padding=padding, as_in=name):
-                            expected = made[name][seen]
-                            atol = error * expected.abs().max().item()
-                            torch.testing.assert_close(made["sharmix_softmax"][seen], expected, rtol=0, atol=atol)
+@for_every(make=(llama, gpt2, bert, t5), padding=(None, PADDED_LEFT, PADDED_RIGHT))
+def test_under_softmax_models_compute_what_they_did(dtype, error, make, padding):
+    model = model_of(make).to(dtype)
+    inputs = {"input_ids": TOKENS} | ({"labels": TOKENS} if make is t5 else {})
+    seen = slice(None) if padding is None or make is t5 else padding.bool()
+    made = {}
+    for name in ("sdpa", "eager", "sharmix_softmax"):
+        model.set_attn_implementation(name)
+        made[name] = model(**inputs, attention_mask=padding).logits[seen]
+    for name in ("sdpa", "eager"):
+        if name == "sdpa" or dtype == torch.float32:  # eager attention computes softmax in float32
+            atol = error * made[name].abs().max().item()
+            torch.testing.assert_close(made["sharmix_softmax"], made[name], rtol=0, atol=atol)
 
 
-def test_attention_weights_are_returned_and_sparse():
-    with every_case() as case:
-        for make in (llama, gpt2, bert):
-            with case(model=make.__name__):
-                model = model_of(make, attn_implementation="sharmix_sparsemax")
-                weights = model(TOKENS, attention_mask=PADDED_LEFT, output_attentions=True).attentions
-                assert [layer.shape for layer in weights] == [(2, 4, LENGTH, LENGTH)] * 2
-                assert (weights[0][0, :, :, :2] == 0).all()
-                totals = weights[0][PADDED_LEFT.bool()[:, None].expand(-1, 4, -1)].sum(-1)
-                torch.testing.assert_close(totals, torch.ones_like(totals))
-                assert 0 < (weights[0][1, :, -1] > 0).double().mean() < 1
+@for_every(make=(llama, gpt2, bert))
+def test_attention_weights_are_returned_and_sparse(make):
+    model = model_of(make, attn_implementation="sharmix_sparsemax")
+    weights = model(TOKENS, attention_mask=PADDED_LEFT, output_attentions=True).attentions
+    assert [layer.shape for layer in weights] == [(2, 4, LENGTH, LENGTH)] * 2
+    assert (weights[0][0, :, :, :2] == 0).all()
+    totals = weights[0][PADDED_LEFT.bool()[:, None].expand(-1, 4, -1)].sum(-1)
+    torch.testing.assert_close(totals, torch.ones_like(totals))
+    assert 0 < (weights[0][1, :, -1] > 0).double().mean() < 1
 
 
 def test_caches_and_padding_change_nothing():
@@ -131,20 +125,16 @@ def test_a_saved_model_is_loaded_under_the_name(tmp_path):
     assert load(tmp_path).config._attn_implementation == "sdpa"  # as docs/attention.md warns
 
 
-def test_candidates_are_the_support():
+@for_every(activation=("entmax", sharmix.SharMiX(1.5, 1.75), sharmix.Sparsemax()), own=(False, True), beams=(1, 2))
+def test_candidates_are_the_support(activation, own, beams):
     model = model_of(gpt2, attn_implementation="sharmix_entmax").float()
     processor = transformers.LogitsProcessorList
-    with every_case() as case:
-        for activation in ("entmax", sharmix.SharMiX(1.5, 1.75), sharmix.Sparsemax()):
-            for own in (False, True):
-                for beams in (1, 2):
-                    with case(activation=activation, own=own, beams=beams):
-                        made = model.generate(
-                            TOKENS.repeat(50, 1), max_new_tokens=4, do_sample=True, num_beams=beams, top_k=0,
-                            logits_processor=processor([ours.SupportLogitsProcessor(activation, own)]),
-                            output_logits=True, return_dict_in_generate=True,
-                        )  # fmt: skip
-                        assert_in_support(model, made.sequences, activation)
+    made = model.generate(
+        TOKENS.repeat(50, 1), max_new_tokens=4, do_sample=True, num_beams=beams, top_k=0,
+        logits_processor=processor([ours.SupportLogitsProcessor(activation, own)]),
+        output_logits=True, return_dict_in_generate=True,
+    )  # fmt: skip
+    assert_in_support(model, made.sequences, activation)
 
 
 def assert_in_support(model, sequences, activation):

@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, jacfwd, jacrev, vmap
 
 import sharmix
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 from tests.sharmix.doors import EVERYTHING, NAMES, build, soft_targets
 
 # The first use of forward mode in a process makes torch compile decompositions of its own by its
@@ -118,28 +118,28 @@ def assert_equal_with_gradients(found, expected, z, act):
 
 @pytest.mark.medium
 @pytest.mark.parametrize("shape", [(), (3, 1)])
-def test_one_tensor_as_two_or_three_parameters_compiles(shape):
-    functions = {
+@for_every(
+    function={
         "q and r": lambda z, v: sharmix.sharmix(z, v, v),
         "entmax": sharmix.entmax,
         "the logits too": lambda z, v: sharmix.sharmix(z, 1 + z.square().mean(), 1 + z.square().mean()),
         "loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, v),
         "smoothed loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, v, label_smoothing=0.1),
     }
-    with every_case() as case:
-        for name, function in functions.items():
-            with case(function=name):
-                torch.compiler.reset()
-                compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-                arguments = logits(3, 5), torch.full(shape, 1.5, dtype=torch.float64)
-                found, expected = (_value_and_gradients_of(one, *arguments) for one in (compiled, function))
-                torch.testing.assert_close(found, expected)
+)
+def test_one_tensor_as_two_or_three_parameters_compiles(shape, function):
+    assert_compiles(function, [(logits(3, 5), torch.full(shape, 1.5, dtype=torch.float64))], backend="aot_eager")
 
 
-def _value_and_gradients_of(function, *arguments, number=None):
-    inputs = [one.clone().requires_grad_() for one in arguments]
-    value = function(*inputs) if number is None else function(*inputs, number)
-    return value, gradients(value, inputs)
+def assert_compiles(function, calls, **options):
+    """In one graph, which gives the value and the gradients of the function in each call."""
+    torch.compiler.reset()
+    compiled = torch.compile(function, fullgraph=True, **options)
+    for arguments in calls:
+        inputs = [one.clone().requires_grad_() if isinstance(one, torch.Tensor) else one for one in arguments]
+        tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
+        found, expected = compiled(*inputs), function(*inputs)
+        torch.testing.assert_close((found, gradients(found, tensors)), (expected, gradients(expected, tensors)))
 
 
 @pytest.mark.slow
@@ -172,24 +172,17 @@ ANNEALED = {
 @pytest.mark.parametrize("name", ANNEALED)
 @torch._dynamo.config.patch(recompile_limit=2)  # one more, with fullgraph, is an error
 def test_a_number_that_changes_at_every_call_is_compiled_once_or_twice(name, dynamic):
-    torch.compiler.reset()
-    function, backend = ANNEALED[name], "aot_eager" if dynamic else "eager"  # how often is the same by either
-    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=backend)
-    for value in (1.5, 1.55, 1.6, 1.65, 1.7, 1.3):
-        found, expected = (_value_and_gradients_of(f, logits(3, 5), number=value) for f in (compiled, function))
-        torch.testing.assert_close(found, expected)
+    calls = [(logits(3, 5), value) for value in (1.5, 1.55, 1.6, 1.65, 1.7, 1.3)]
+    backend = "aot_eager" if dynamic else "eager"  # how often is the same by either
+    assert_compiles(ANNEALED[name], calls, dynamic=dynamic, backend=backend)
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize("name", EVERYTHING)
 @torch._dynamo.config.patch(recompile_limit=1)  # one more, with fullgraph, is an error
 def test_rows_and_classes_of_any_number_compile_once(name):
-    torch.compiler.reset()
-    function = EVERYTHING[name]
-    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="eager")
-    for shape in ((3, 4), (5, 9), (2, 6)):
-        found, expected = (_value_and_gradients_of(f, logits(*shape)) for f in (compiled, function))
-        torch.testing.assert_close(found, expected)
+    calls = [(logits(*shape),) for shape in ((3, 4), (5, 9), (2, 6))]
+    assert_compiles(EVERYTHING[name], calls, dynamic=True, backend="eager")
 
 
 def second_derivative(function):

@@ -5,20 +5,10 @@ import torch
 
 pytest.importorskip("triton")
 
-from sharmix._operators.triton import implementation, solving
+from sharmix._operators.triton import implementation
 from sharmix._operators.triton import launch as launches
 
 FIXED = (1.25, 1.5, 1.0)
-
-
-@pytest.fixture
-def launched(monkeypatch):
-    """The names of the kernels that are launched, in order, on a GPU of 132 multiprocessors."""
-    names = []
-    for module in (implementation, solving):
-        monkeypatch.setattr(module, "launch", lambda kernel, *_, **constants: names.append(kernel.__name__))
-    monkeypatch.setattr(solving, "multiprocessors", lambda device: 132)
-    return names
 
 
 def values(rows, classes, dtype=torch.float32):
@@ -73,18 +63,9 @@ def test_a_compiled_kernel_is_kept_for_arguments_of_the_same_kind():
 
     kernel, memory = Kernel(), torch.zeros(33)
     aligned, other = memory[:16], memory[1:]
-    calls = [
-        (aligned, 7),
-        (aligned, 9),
-        (other, 7),
-        (other, 7),
-        (aligned, 16),
-        (aligned, 1),
-        (aligned.double(), 7),
-        (aligned, 7.0),
-    ]
-    for arguments in [*calls, *calls]:
-        launches.launch(kernel, (1,), (arguments[0], (arguments[1], None)), {"num_warps": 1}, BLOCK=4)
+    calls = [(aligned, 7), (aligned, 9), (other, 7), (other, 7), (aligned, 16), (aligned, 1)]
+    for values, number in 2 * [*calls, (aligned.double(), 7), (aligned, 7.0)]:
+        launches.launch(kernel, (1,), (values, (number, None)), {"num_warps": 1}, BLOCK=4)
     launches.launch(kernel, (1,), (aligned, (7, None)), {"num_warps": 1}, BLOCK=8)
     first = ["searched", "kept", "searched", "kept", "searched", "searched", "searched", "searched"]
     assert found == [*first, *["kept"] * 8, "searched"]

@@ -19,7 +19,7 @@ from sharmix import _private_torch
 from sharmix._operators import orders
 from sharmix.conformal import SupportPredictor, support_scores
 from tests.sharmix import doors
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, for_every
 
 GOAL = 2e-6  # relative to the largest number of a row, or to 1
 PLAIN, OPERATORS = "plain", "by the operators"
@@ -105,47 +105,40 @@ def test_the_mode_refuses_float64_and_leaves_the_plain_way():
     assert is_plain == [True, False]
 
 
-def test_every_map_and_loss(way):
-    with every_case() as case:
-        for (name, function), shape in itertools.product(doors.EVERYTHING.items(), [(3, 4), (2, 2, 40)]):
-            with case(name=name, shape=shape):
-                z = rows(*shape)
-                exact = doors.value_and_gradient(function, z.double())
-                check(solved(way, doors.value_and_gradient, function, z), exact)
+@for_every(function=doors.EVERYTHING, shape=[(3, 4), (2, 2, 40)])
+def test_every_map_and_loss(way, function, shape):
+    z = rows(*shape)
+    exact = doors.value_and_gradient(function, z.double())
+    check(solved(way, doors.value_and_gradient, function, z), exact)
 
 
-def test_every_activation(way):
-    z = rows(4, 7)
-    with every_case() as case:
-        for name in doors.NAMES:
-            act = doors.build(name, torch.float32)
-            exact = module_results(copy.deepcopy(act).double(), z.double())
-            with case(name=name):
-                check(solved(way, module_results, act, z), exact)
+@for_every(name=doors.NAMES)
+def test_every_activation(way, name):
+    z, act = rows(4, 7), doors.build(name, torch.float32)
+    check(solved(way, module_results, act, z), module_results(copy.deepcopy(act).double(), z.double()))
 
 
-def test_every_criterion(way):
-    z, weight = rows(6, 5), rows(5).exp()
-    criteria = {name: sharmix.FenchelYoungLoss(doors.build(name, torch.float32)) for name in doors.NAMES}
-    for name, options in {
-        "weights": {"weight": weight},
-        "smoothing": {"label_smoothing": 0.1},
-        "both": {"weight": weight, "label_smoothing": 0.1, "reduction": "none"},
-    }.items():
-        criteria[f"SharMiX, {name}"] = sharmix.SharMiXLoss(learned=True, **options)
-        criteria[f"entmax, {name}"] = sharmix.EntmaxLoss(learned=True, **options)
-        criteria[f"normmax, {name}"] = sharmix.NormmaxLoss(learned=True, **options)
-        criteria[f"sparsemax, {name}"] = sharmix.SparsemaxLoss(**options)
-        criteria[f"alpha-ReLU, {name}"] = sharmix.AlphaReLULoss(tau=0.3, **options)
-    for objective in ("brier", "log"):
-        criteria[objective] = sharmix.SharMiXLoss(1.1, 1.2, learned=True, objective=objective)
-    with every_case() as case:
-        for (name, criterion), soft in itertools.product(criteria.items(), (False, True)):
-            targets = doors.soft_targets(z) if soft else doors.labels(z)
-            wide = copy.deepcopy(criterion).double()
-            exact = module_results(wide, z.double(), targets.double() if soft else targets)
-            with case(name=name, soft=soft):
-                check(solved(way, module_results, criterion, z, targets), exact)
+Z, WEIGHT = rows(6, 5), rows(5).exp()
+CRITERIA = {name: lambda name=name: sharmix.FenchelYoungLoss(doors.build(name, torch.float32)) for name in doors.NAMES}
+for objective in ("brier", "log"):
+    CRITERIA[objective] = functools.partial(sharmix.SharMiXLoss, 1.1, 1.2, learned=True, objective=objective)
+for kind, options in {
+    "weights": {"weight": WEIGHT},
+    "smoothing": {"label_smoothing": 0.1},
+    "both": {"weight": WEIGHT, "label_smoothing": 0.1, "reduction": "none"},
+}.items():
+    for loss in (sharmix.SharMiXLoss, sharmix.EntmaxLoss, sharmix.NormmaxLoss):
+        CRITERIA[f"{loss.__name__}, {kind}"] = functools.partial(loss, learned=True, **options)
+    CRITERIA[f"sparsemax, {kind}"] = functools.partial(sharmix.SparsemaxLoss, **options)
+    CRITERIA[f"alpha-ReLU, {kind}"] = functools.partial(sharmix.AlphaReLULoss, tau=0.3, **options)
+
+
+@for_every(build=CRITERIA, soft=(False, True))
+def test_every_criterion(way, build, soft):
+    criterion, targets = build(), doors.soft_targets(Z) if soft else doors.labels(Z)
+    wide = copy.deepcopy(criterion).double()
+    exact = module_results(wide, Z.double(), targets.double() if soft else targets)
+    check(solved(way, module_results, criterion, Z, targets), exact)
 
 
 def test_alpha_relu_finds_its_threshold(way):
@@ -156,30 +149,25 @@ def test_alpha_relu_finds_its_threshold(way):
     check([found, act.tau], [exact, wide.tau])
 
 
-def test_attention(way):
+@for_every(name=("softmax", "sparsemax", "entmax", "normmax", "sharmix_fixed"))
+def test_attention(way, name):
     query, key, value = (rows(2, 3, length, 8) for length in (5, 7, 7))
     mask = torch.arange(7) < torch.arange(5).unsqueeze(-1)  # the first query sees no key
-    with every_case() as case:
-        for name in ("softmax", "sparsemax", "entmax", "normmax", "sharmix_fixed"):
-            inputs = query, key, value, name, mask
-            exact = sharmix.attention(*(one.double() for one in inputs[:3]), *inputs[3:])
-            with case(name=name):
-                check([solved(way, sharmix.attention, *inputs)], [exact])
+    exact = sharmix.attention(query.double(), key.double(), value.double(), name, mask)
+    check([solved(way, sharmix.attention, query, key, value, name, mask)], [exact])
 
 
-def test_the_linear_loss_with_learned_orders(way):
+@for_every(name=("sharmix_learned", "entmax_learned", "sparsemax", "alpha_relu"))
+def test_the_linear_loss_with_learned_orders(way, name):
     hidden, weight, targets = rows(6, 8), rows(5, 8), torch.arange(6) % 5
-    with every_case() as case:
-        for name in ("sharmix_learned", "entmax_learned", "sparsemax", "alpha_relu"):
-            results = []
-            for dtype in (torch.float64, torch.float32):
-                act = doors.build(name, dtype)
-                inputs = [one.to(dtype, copy=True).requires_grad_() for one in (hidden, weight)]
-                with without_float64(way) if dtype == torch.float32 else contextlib.nullcontext():
-                    loss = act.linear_loss(*inputs, None, targets)
-                    results.append([loss, *torch.autograd.grad(loss, [*inputs, *act.parameters()])])
-            with case(name=name):
-                check(results[1], results[0])
+    results = []
+    for dtype in (torch.float64, torch.float32):
+        act = doors.build(name, dtype)
+        inputs = [one.to(dtype, copy=True).requires_grad_() for one in (hidden, weight)]
+        with without_float64(way) if dtype == torch.float32 else contextlib.nullcontext():
+            loss = act.linear_loss(*inputs, None, targets)
+            results.append([loss, *torch.autograd.grad(loss, [*inputs, *act.parameters()])])
+    check(results[1], results[0])
 
 
 def test_second_derivatives(way):
@@ -255,16 +243,13 @@ def test_thousands_of_ties_beside_one_class():
     assert_errors_within(errors, 2e-5)
 
 
-def test_ties_at_steep_orders_stay_finite():
+@for_every("q, r", [(1.0, 12.0), (1.5, 12.0), (2.0, 40.0), (1.0, 50.0)])
+def test_ties_at_steep_orders_stay_finite(q, r):
     """Where T₀ exp((q−r) R_q) is below the least number that float32 holds."""
-    with every_case() as case:
-        for q, r in [(1.0, 12.0), (1.5, 12.0), (2.0, 40.0), (1.0, 50.0)]:
-            z = torch.zeros(2, 10_000)
-            z[1, 0] = 1.0
-            function = functools.partial(sharmix.sharmix, q=q, r=r)
-            exact = doors.value_and_gradient(function, z.double())
-            with case(q=q, r=r):
-                check(solved(PLAIN, doors.value_and_gradient, function, z), exact)
+    z = torch.zeros(2, 10_000)
+    z[1, 0] = 1.0
+    function = functools.partial(sharmix.sharmix, q=q, r=r)
+    check(solved(PLAIN, doors.value_and_gradient, function, z), doors.value_and_gradient(function, z.double()))
 
 
 def test_logits_that_are_not_finite():
@@ -285,16 +270,14 @@ def test_orders_beside_the_border_count_as_concave():
             sharmix.sharmix(z, q, 2 - 1 / q - 1e-4, nonconcave="error")
 
 
-def test_prediction_sets(way):
+@for_every("q, r", [(1.5, 1.5), (1.3, 1.5), (2.0, 2.0)], by_class=(False, True))
+def test_prediction_sets(way, q, r, by_class):
     z, labels = rows(200, 6, scale=3.0), doors.labels(doors.logits(200, 6))
-    with every_case() as case:
-        for (q, r), by_class in itertools.product([(1.5, 1.5), (1.3, 1.5), (2.0, 2.0)], (False, True)):
-            with case(q=q, r=r, by_class=by_class):
-                exact = support_scores(z.double(), q=q, r=r)
-                with without_float64(way):
-                    found = support_scores(z, q=q, r=r)
-                    predictor = SupportPredictor(q, r).calibrate(z, labels, 0.8, class_conditional=by_class)
-                    again = SupportPredictor(**vars(predictor))
-                    sets = again.sets(z)
-                assert ((found.double() - exact).abs() <= GOAL * exact.clamp_min(1)).all()
-                assert sets[torch.arange(200), labels].float().mean() >= 0.8
+    exact = support_scores(z.double(), q=q, r=r)
+    with without_float64(way):
+        found = support_scores(z, q=q, r=r)
+        predictor = SupportPredictor(q, r).calibrate(z, labels, 0.8, class_conditional=by_class)
+        again = SupportPredictor(**vars(predictor))
+        sets = again.sets(z)
+    assert ((found.double() - exact).abs() <= GOAL * exact.clamp_min(1)).all()
+    assert sets[torch.arange(200), labels].float().mean() >= 0.8

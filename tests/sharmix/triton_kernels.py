@@ -17,7 +17,7 @@ from sharmix._operators import autograd, backend, cpu
 from sharmix._operators import orders as orders_module
 from sharmix._operators.triton import implementation, solving, supports
 from tests.sharmix import accuracy, doors
-from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.cases import assert_errors_within, every_case, for_every
 from tests.sharmix.interpreter import INTERPRETED, patch_the_language_once_a_launch  # noqa: F401 (a fixture)
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -153,26 +153,22 @@ def test_errors_of_gradients(monkeypatch, way):
                 assert_small_errors(q, r, scale, kind)
 
 
-def test_errors_of_gradients_of_classes_that_have_just_joined():
+@for_every(q=(1.6, 1.79, 1.95))
+def test_errors_of_gradients_of_classes_that_have_just_joined(q):
     """For q between 1.5 and 2 they rise like p^(2−q), and single ones are wrong by up to a hundredth of the largest."""
     z, weights = 0.01 * torch.randn(3, 1000, generator=torch.Generator().manual_seed(1)), torch.linspace(-1, 1, 1000)
     given = z.to(DEVICE), torch.zeros(3).long().to(DEVICE), weights.to(DEVICE)
-    with every_case() as case:
-        for q in (1.6, 1.79, 1.95):
-            with case(q=q):
-                _, (found,) = gradients(*given, (q, q), "numbers")
-                with sharmix.plain_torch():
-                    _, (exact,) = gradients(z.double(), torch.zeros(3).long(), weights.double(), (q, q), "numbers")
-                wrong = (found.cpu() - exact).abs() / exact.abs().amax(-1, keepdim=True).clamp_min(1)
-                assert wrong.max() <= 1e-2
-                assert wrong.mean(-1).max() <= 2e-6
+    _, (found,) = gradients(*given, (q, q), "numbers")
+    with sharmix.plain_torch():
+        _, (exact,) = gradients(z.double(), torch.zeros(3).long(), weights.double(), (q, q), "numbers")
+    wrong = (found.cpu() - exact).abs() / exact.abs().amax(-1, keepdim=True).clamp_min(1)
+    assert wrong.max() <= 1e-2
+    assert wrong.mean(-1).max() <= 2e-6
 
 
-def test_errors_of_gradients_where_float32_is_not_enough():
-    with every_case() as case:
-        for (q, r), kind in itertools.product([(1.5, 12.0), (3.0, 3.0), (1.75, 1.25)], ["numbers", "learned"]):
-            with case(q=q, r=r, kind=kind):
-                assert_small_errors(q, r, 2.0, kind)
+@for_every("q, r", [(1.5, 12.0), (3.0, 3.0), (1.75, 1.25)], kind=["numbers", "learned"])
+def test_errors_of_gradients_where_float32_is_not_enough(q, r, kind):
+    assert_small_errors(q, r, 2.0, kind)
 
 
 @in_every_way
@@ -188,18 +184,6 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, dtype, way):
                 assert_agrees_with_plain_torch(classes, dtype, q, r)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_every_map_and_loss_is_that_of_plain_torch(dtype):
-    z = doors.logits(dtype=dtype).to(DEVICE)
-    with every_case() as case:
-        for name, door in doors.EVERYTHING.items():
-            with case(door=name):
-                found = doors.value_and_gradient(door, z)
-                with sharmix.plain_torch():
-                    expected = doors.value_and_gradient(door, z)
-                torch.testing.assert_close(found, expected, **digits(dtype))
-
-
 class PassesThrough(TorchDispatchMode):
     """A mode that changes nothing, for which torch must see operators."""
 
@@ -207,51 +191,37 @@ class PassesThrough(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_every_map_and_loss_by_the_operators(dtype):
-    z = doors.logits(dtype=dtype).to(DEVICE)
-    with every_case() as case:
-        for name, door in (doors.MAPS | doors.CLASS_LOSSES).items():
-            with case(door=name):
-                with PassesThrough():
-                    found = doors.value_and_gradient(door, z)
-                with sharmix.plain_torch():
-                    expected = doors.value_and_gradient(door, z)
-                torch.testing.assert_close(found, expected, **digits(dtype))
+FLOATS, OPERATORS = [torch.float32, torch.float64, torch.bfloat16], doors.MAPS | doors.CLASS_LOSSES
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.float16], ids=str)
+@for_every(within=(contextlib.nullcontext, PassesThrough), name=[*doors.EVERYTHING])
+def test_every_map_and_loss_is_that_of_plain_torch_by_itself_and_by_the_operators(dtype, within, name):
+    door, z = doors.EVERYTHING[name], doors.logits(dtype=dtype).to(DEVICE)
+    with within():
+        found = doors.value_and_gradient(door, z)
+    with sharmix.plain_torch():
+        expected = doors.value_and_gradient(door, z)
+    torch.testing.assert_close(found, expected, **digits(dtype))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_orders_of_one_value_that_the_host_does_not_read(monkeypatch, reduction):
+@for_every("q, r", [(1.25, 1.5), (1.3, 1.4), (3.0, 3.0), (1.75, 1.25)])
+def test_orders_of_one_value_that_the_host_does_not_read(monkeypatch, reduction, q, r):
     for module in (orders_module, autograd):
         monkeypatch.setattr(module, "may_read", lambda values: False)
     monkeypatch.setattr(orders_module, "number_if_read", lambda order, logits: order)
     z, y = doors.logits(5, 100).float().to(DEVICE), torch.tensor([0, 3, -100, 99, 5], device=DEVICE)
-    with every_case() as case:
-        for q, r in [(1.25, 1.5), (1.3, 1.4), (3.0, 3.0), (1.75, 1.25)]:
-            with case(q=q, r=r):
-                found, expected = [], []
-                for kept, dtype in ((found, torch.float32), (expected, torch.float64)):
-                    own = [torch.tensor(one, device=DEVICE, dtype=dtype, requires_grad=True) for one in (q, r, 1.5)]
-                    wide = z.to(dtype).requires_grad_()
-                    with sharmix.plain_torch() if dtype == torch.float64 else contextlib.nullcontext():
-                        p = sharmix.sharmix(wide, *own)
-                        loss = sharmix.fenchel_young_loss(wide, y, *own, reduction=reduction)
-                        totals = p.square().sum(), loss.square().sum()
-                        kept += [
-                            p,
-                            loss,
-                            *(one for total in totals for one in torch.autograd.grad(total, [wide, *own])),
-                        ]
-                torch.testing.assert_close(found, [one.float() for one in expected], rtol=1e-4, atol=3e-6)
-
-
-def test_a_loss_may_be_changed_in_place():
-    z, y = doors.logits(3, 100).float().to(DEVICE).requires_grad_(), torch.tensor([0, 1, 2], device=DEVICE)
-    loss = sharmix.fenchel_young_loss(z, y)
-    loss *= 2
-    loss.backward()
-    (one,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, y), z)
-    torch.testing.assert_close(z.grad, 2 * one)
+    found, expected = [], []
+    for kept, dtype in ((found, torch.float32), (expected, torch.float64)):
+        own = [torch.tensor(one, device=DEVICE, dtype=dtype, requires_grad=True) for one in (q, r, 1.5)]
+        wide = z.to(dtype).requires_grad_()
+        with sharmix.plain_torch() if dtype == torch.float64 else contextlib.nullcontext():
+            p = sharmix.sharmix(wide, *own)
+            loss = sharmix.fenchel_young_loss(wide, y, *own, reduction=reduction)
+            totals = p.square().sum(), loss.square().sum()
+            kept += [p, loss, *(one for total in totals for one in torch.autograd.grad(total, [wide, *own]))]
+    torch.testing.assert_close(found, [one.float() for one in expected], rtol=1e-4, atol=3e-6)
 
 
 @in_every_way
@@ -337,13 +307,15 @@ def test_an_order_out_of_its_range_makes_its_row_nan(monkeypatch, way, wrong):
     assert by_logits[0].isfinite().all()
 
 
-def test_a_kept_gradient_is_multiplied_by_what_comes_in():
+def test_a_kept_gradient_is_multiplied_by_what_comes_in_and_a_loss_may_be_changed_in_place():
     z, y = doors.logits(3, 100).float().to(DEVICE).requires_grad_(), torch.tensor([0, 1, 2], device=DEVICE)
     (one,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, y), z)
     loss = sharmix.fenchel_young_loss(z, y)
     for times in (3.0, 1.0, 5.0):
         (gradient,) = torch.autograd.grad(times * loss, z, retain_graph=True)
         torch.testing.assert_close(gradient, times * one)
+    loss *= 2
+    torch.testing.assert_close(torch.autograd.grad(loss, z)[0], 2 * one)
 
 
 @on_a_gpu

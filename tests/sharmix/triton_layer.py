@@ -1,6 +1,6 @@
 """The output layer's kernels on the CPU, by Triton's interpreter, against float64 products of the same logits.
 
-Triton reads `TRITON_INTERPRET` when it is imported, so `test_triton_layer.py` runs this file in a process of its own:
+Triton reads `TRITON_INTERPRET` when it is imported, so `test_triton.py` runs this file in a process of its own:
 `TRITON_INTERPRET=1 python -m pytest tests/sharmix/triton_layer.py`.
 """
 

@@ -10,7 +10,7 @@ import sharmix
 from sharmix._operators.triton import rows_in_float64
 from sharmix._operators.triton.equation import Orders
 from sharmix._operators.triton.outputs import Labels, LossOutputs, MapOutputs
-from tests.sharmix.cases import every_case
+from tests.sharmix.cases import for_every
 from tests.sharmix.interpreter import patch_the_language_once_a_launch  # noqa: F401
 
 SMOOTH = [(1.0, 1.7), (1.25, 1.5), (2.0, 2.0), (1.3, 40.0)]
@@ -78,16 +78,14 @@ def test_logits_of_fewer_digits(dtype):
     assert_is_that_of_plain_torch(normal(20, 0.3).expand(len(orders), -1).to(dtype).contiguous(), orders)
 
 
-def test_ties_and_logits_of_minus_infinity_and_one_triple_for_all_rows():
+@for_every("q, r", [(1.75, 1.25), (20.0, 2.0)])
+def test_ties_and_logits_of_minus_infinity_and_one_triple_for_all_rows(q, r):
     rows = torch.tensor([[0.0] * 5, [1.0, 1.0, 0.9, -3.0, 1.0], [-torch.inf, 2.0, 1.9, 1.0, -torch.inf]]).double()
     targets = torch.tensor([0, 1, 2])
-    with every_case() as case:
-        for q, r in [(1.75, 1.25), (20.0, 2.0)]:
-            with case(q=q, r=r):
-                (p, _), (loss, gradient, slopes) = expected(rows, [(q, r, 2.0)] * 3, targets)
-                torch.testing.assert_close(solved(rows, [(q, r, 2.0)])[0], p, rtol=1e-13, atol=1e-13)
-                found = solved(rows, [(q, r, 2.0)], targets)
-                torch.testing.assert_close(found, (loss, gradient, slopes), rtol=1e-13, atol=1e-13)
+    (p, _), (loss, gradient, slopes) = expected(rows, [(q, r, 2.0)] * 3, targets)
+    torch.testing.assert_close(solved(rows, [(q, r, 2.0)])[0], p, rtol=1e-13, atol=1e-13)
+    found = solved(rows, [(q, r, 2.0)], targets)
+    torch.testing.assert_close(found, (loss, gradient, slopes), rtol=1e-13, atol=1e-13)
 
 
 def assert_map_is_that_of_plain_torch(z, orders):

@@ -16,11 +16,7 @@ from studies.logits import LabelledLogits
 from studies.study import load_study
 
 STUDY = load_study("calibration")
-SETTINGS = STUDY.settings | {
-    "splits": 3,
-    "probability_sets": ["own"],
-    "networks": {},
-}
+SETTINGS = STUDY.settings | {"splits": 3, "probability_sets": ["own"], "networks": {}}
 
 
 def examples(factor=1.0):

@@ -15,14 +15,14 @@ STUDY = load_study("forensics")
 Z = torch.tensor([[2.0, 0.5, -3.0], [0.1, 0.0, -0.1], [9.0, 1.0, 0.0]], dtype=torch.float64)
 
 
-def test_the_printed_map_is_ours_up_to_the_clamp() -> None:
+def test_the_printed_map_is_ours_up_to_the_clamp():
     ours, printed = sharmix.sharmix(Z, 1.5, 1.75), PrintedSharMiX(1.5, 1.75)(Z)
     torch.testing.assert_close(printed, ours, rtol=0, atol=1e-12)
     assert (ours == 0).any()
     assert (printed > 0).all()
 
 
-def test_the_precision_alone_decides_whether_the_printed_formula_has_zeros() -> None:
+def test_the_precision_alone_decides_whether_the_printed_formula_has_zeros():
     settings = load_study("mixed_precision").settings
     logits = 4 * torch.randn(50, 20, generator=torch.Generator().manual_seed(0))
     for q in settings["orders"]:
@@ -35,7 +35,7 @@ def test_the_precision_alone_decides_whether_the_printed_formula_has_zeros() -> 
 
 
 @pytest.mark.parametrize(("r", "equal"), [(1.5, True), (1.75, False)])
-def test_the_printed_jacobian_is_right_for_equal_orders_only(r: float, equal: bool) -> None:
+def test_the_printed_jacobian_is_right_for_equal_orders_only(r, equal):
     gradients = []
     for jacobian in ("true", "printed"):
         z = Z[:2].clone().requires_grad_()
@@ -44,13 +44,13 @@ def test_the_printed_jacobian_is_right_for_equal_orders_only(r: float, equal: bo
     assert torch.allclose(*gradients, atol=1e-6) == equal
 
 
-def test_the_thresholds_of_the_package_give_another_map_for_unequal_orders_and_for_equal_ones() -> None:
+def test_the_thresholds_of_the_package_give_another_map_for_unequal_orders_and_for_equal_ones():
     printed = PrintedSharMiX(1.5, 1.5, threshold="entmax")(Z)
     torch.testing.assert_close(printed.sum(-1), torch.ones(3, dtype=torch.float64))
     assert not torch.allclose(printed, sharmix.entmax(Z, alpha=1.5), atol=1e-2)
 
 
-def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None:
+def test_a_row_is_explained_within_two_deviations_of_all_three_metrics():
     rows = {name: STUDY.settings["rows"][name] for name in ("softmax", "1.5-entmax")}
     settings = STUDY.settings | {"rows": rows, "hypotheses": ["far", "near"]}
     means, deviations = forensics.published(settings)
@@ -76,7 +76,7 @@ EVIDENCE = {  # of an explanation: training and split
 }
 
 
-def test_what_explains_a_verdict_stands_in_the_records() -> None:
+def test_what_explains_a_verdict_stands_in_the_records():
     theirs, deviations = forensics.published(STUDY.settings)
     means = forensics.mean_metrics(pd.read_csv(ROOT / "results" / "studies" / "forensics.csv"), STUDY.settings)
     places = {tuple(row["published"]): name for name, row in STUDY.settings["rows"].items()}

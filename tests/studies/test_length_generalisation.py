@@ -1,7 +1,6 @@
 """The study of lengths: its problems against what they promise, its decoder against a slow one, and a short run."""
 
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,7 +13,7 @@ from studies.sequences import FILLER, UNASKED, copying, drawn_batches, recall
 from studies.study import load_study
 
 
-def test_copying_asks_for_the_string_again() -> None:
+def test_copying_asks_for_the_string_again():
     tokens, targets = copying(50, 20, torch.Generator().manual_seed(0), letters=5)
     for sequence, asked in zip(tokens.tolist(), targets.tolist(), strict=True):
         string, copied = sequence[:10], [token for token in asked if token != UNASKED]
@@ -24,7 +23,7 @@ def test_copying_asks_for_the_string_again() -> None:
     assert {*tokens.flatten().tolist()} == {*range(6)}
 
 
-def test_recall_asks_for_the_value_of_each_key_once() -> None:
+def test_recall_asks_for_the_value_of_each_key_once():
     tokens, targets = recall(50, 32, torch.Generator().manual_seed(0), keys=9, values=4)
     for sequence, asked in zip(tokens.tolist(), targets.tolist(), strict=True):
         values = dict(zip(sequence[0:16:2], sequence[1:16:2], strict=True))
@@ -38,7 +37,7 @@ def test_recall_asks_for_the_value_of_each_key_once() -> None:
         assert sequence[17::2] == [FILLER] * 8
 
 
-def test_a_batch_depends_on_seed_and_number_alone() -> None:
+def test_a_batch_depends_on_seed_and_number_alone():
     draw = partial(recall, keys=9, values=4)
     numbers_and_seeds = (20, 0), (10, 0), (20, 1)
     first, again, other = ([*drawn_batches(draw, [16, 32], 3, number, seed)] for number, seed in numbers_and_seeds)
@@ -48,7 +47,7 @@ def test_a_batch_depends_on_seed_and_number_alone() -> None:
 
 
 @pytest.mark.parametrize("same_scale_at", [None, 7])
-def test_attention_is_that_of_loops(same_scale_at: int | None) -> None:
+def test_attention_is_that_of_loops(same_scale_at):
     torch.manual_seed(0)
     heads, length, dimension = 4, 6, 8
     activation = sharmix.Entmax(alpha=1.5)
@@ -75,7 +74,7 @@ def test_attention_is_that_of_loops(same_scale_at: int | None) -> None:
 
 
 @pytest.mark.medium
-def test_a_short_run_through_the_public_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_run_through_the_public_door(tmp_path, monkeypatch):
     study = load_study("length_generalisation")
     settings = study.settings | {
         "seeds": [0, 1],

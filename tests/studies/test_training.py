@@ -20,7 +20,7 @@ def untrained(monkeypatch):
     def end_at_once(**record):
         runs = []
 
-        def run(settings, folder) -> SimpleNamespace:
+        def run(settings, folder):
             runs.append(settings)
             return SimpleNamespace(train=lambda: SimpleNamespace(**record))
 
@@ -30,7 +30,7 @@ def untrained(monkeypatch):
     return end_at_once
 
 
-def test_each_seed_has_its_own_split_validation_part_and_tail(untrained) -> None:
+def test_each_seed_has_its_own_split_validation_part_and_tail(untrained):
     runs = untrained(metrics={split: dict.fromkeys(of, 0.5) for split, of in learning_rates.MEASURED.items()})
     for data_set in RATES.settings["data_sets"]:
         task = {"data_set": data_set, "contender": "softmax", "learning_rate": 0.03, "seed": 7}
@@ -44,10 +44,10 @@ def test_each_seed_has_its_own_split_validation_part_and_tail(untrained) -> None
 
 
 @pytest.mark.medium
-def test_a_task_trains_at_its_rate_and_measures_both_splits(tmp_path) -> None:
+def test_a_task_trains_at_its_rate_and_measures_both_splits(tmp_path):
     settings = RATES.settings | {"contenders": {"softmax": ["activation=softmax", "trainer.max_epochs=2"]}}
 
-    def measured(rate: float) -> dict[str, float]:
+    def measured(rate):
         task = {"data_set": "digits", "contender": "softmax", "learning_rate": rate, "seed": 1}
         assert task in learning_rates.tasks(settings | {"learning_rates": [rate]}, None)
         return {row["metric"]: row["value"] for row in learning_rates.measure(task, settings, None)}
@@ -58,7 +58,7 @@ def test_a_task_trains_at_its_rate_and_measures_both_splits(tmp_path) -> None:
     assert fast["test sparsity"] == 0
 
 
-def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(untrained) -> None:
+def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(untrained):
     runs = untrained(curves=[{"epoch": 1, "test/accuracy": 0.25, "train/accuracy": 0.5}])
     tasks = [task for task in training_recipes.tasks(RECIPES.settings, None) if task["contender"] == "softmax"]
     rows = [training_recipes.measure(task, RECIPES.settings, None) for task in tasks]
@@ -71,7 +71,7 @@ def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(untr
     assert [run.optimizer["schedule"] for run in runs] == ["constant"] * 4 + ["cosine"]
 
 
-def test_the_table_shows_the_last_epoch_of_our_experiment_and_of_each_recipe_beside_the_papers() -> None:
+def test_the_table_shows_the_last_epoch_of_our_experiment_and_of_each_recipe_beside_the_papers():
     rows = [
         {"recipe": "batches of 256", "contender": row, "epoch": epoch, "metric": metric, "value": epoch / 20}
         for row in RECIPES.settings["rows"]

@@ -1,7 +1,6 @@
 """A logger that fails is named in a warning, and costs neither the training nor the other loggers."""
 
 import warnings
-from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -13,7 +12,6 @@ from experiments.callbacks.curves import log_row
 from experiments.callbacks.loggers import open_loggers, wandb_logger
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
-from experiments.settings import RunSettings
 from tests.experiments.building import Kept
 
 HERE = "tests.experiments.callbacks.test_loggers"
@@ -41,11 +39,11 @@ class Unfinished(WandbLogger):
         self._experiment.finish.side_effect = TimeoutError("Timed out finishing run.")
 
 
-def logging_to(**groups: dict[str, Any]) -> RunSettings:
+def logging_to(**groups):
     return settings("experiment=digits").model_copy(update={"logger": groups})
 
 
-def test_a_logger_that_fails_is_left_out_with_one_warning_that_names_it(tmp_path: Path) -> None:
+def test_a_logger_that_fails_is_left_out_with_one_warning_that_names_it(tmp_path):
     for method in ("log_hyperparams", "log_metrics", "finalize"):
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
@@ -59,7 +57,7 @@ def test_a_logger_that_fails_is_left_out_with_one_warning_that_names_it(tmp_path
         assert warning.startswith("logger.bad has failed, and the run goes on without it: OSError: the disk is"), method
 
 
-def test_a_logger_whose_settings_are_wrong_is_refused_and_the_others_are_closed(tmp_path: Path) -> None:
+def test_a_logger_whose_settings_are_wrong_is_refused_and_the_others_are_closed(tmp_path):
     wrong = {"_target_": f"{HERE}.Failing", "methods": "log_metrics"}
     settings = logging_to(good=GOOD, bad=wrong)
     with pytest.raises(ConfigurationError, match=r"logger\.bad"), open_loggers(settings, tmp_path):
@@ -67,7 +65,7 @@ def test_a_logger_whose_settings_are_wrong_is_refused_and_the_others_are_closed(
     assert Kept.statuses.pop() == "failed"
 
 
-def test_wandb_that_cannot_finish_its_run_warns(tmp_path: Path) -> None:
+def test_wandb_that_cannot_finish_its_run_warns(tmp_path):
     with (
         pytest.warns(UserWarning, match=r"W&B has not closed its run, .*: Timed out"),
         open_loggers(logging_to(wandb={"_target_": f"{HERE}.Unfinished"}), tmp_path),
@@ -75,8 +73,8 @@ def test_wandb_that_cannot_finish_its_run_warns(tmp_path: Path) -> None:
         pass
 
 
-def test_wandb_logs_offline_where_the_key_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def login(**options: Any) -> bool:
+def test_wandb_logs_offline_where_the_key_is_not_accepted(tmp_path, monkeypatch):
+    def login(**options):
         raise wandb.errors.AuthenticationError("Failed to authenticate with https://nowhere: no answer")
 
     monkeypatch.setattr(wandb, "login", login)

@@ -2,7 +2,6 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from tests.experiments.building import classifier, digits, stock_trainer
 ROW = {"epoch": 3, "train/loss": 2.3141, "test/accuracy": 0.3117, "test/sparsity": 0.718, "q": 1.4142, "r": 1.6251}
 
 
-def test_a_line_holds_the_loss_the_numbers_of_validation_or_test_and_the_learned_orders() -> None:
+def test_a_line_holds_the_loss_the_numbers_of_validation_or_test_and_the_learned_orders():
     assert numbers(ROW, "accuracy") == ["loss 2.31", "accuracy 0.312", "sparsity 0.72", "q 1.41", "r 1.63"]
     shown = numbers(ROW | {"validation/accuracy": 0.25, "validation/sparsity": 0.1}, "accuracy")
     assert shown[1:3] == ["accuracy 0.250", "sparsity 0.10"]
@@ -26,7 +25,7 @@ def test_a_line_holds_the_loss_the_numbers_of_validation_or_test_and_the_learned
     assert numbers(dev, "bleu") == ["loss 0.05", "bleu 31.250", "sparsity 1.00", "tau 0.50"]
 
 
-def printed(progress: str, encoding: str = "utf-8", terminal: bool = False, checkpoint: Path | None = None) -> str:
+def printed(progress, encoding="utf-8", terminal=False, checkpoint=None):
     """What a training of two epochs prints, from a checkpoint if one is given."""
     out = io.TextIOWrapper(io.BytesIO(), encoding, newline="")
     curves, console = Curves(), Console(file=out, force_terminal=terminal, color_system=None, soft_wrap=True)
@@ -37,30 +36,30 @@ def printed(progress: str, encoding: str = "utf-8", terminal: bool = False, chec
     return out.read()
 
 
-def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path: Path) -> None:
+def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path):
     trainer = stock_trainer(max_epochs=1)
     trainer.fit(classifier(), digits())
     trainer.save_checkpoint(tmp_path / "last.ckpt")
     assert re.fullmatch(r"\[2/3\] epoch 2/2 .* · 0 s left\n", printed("lines", checkpoint=tmp_path / "last.ckpt"))
 
 
-def test_the_line_moves_within_an_epoch_where_it_is_asked_for() -> None:
+def test_the_line_moves_within_an_epoch_where_it_is_asked_for():
     assert "\r" not in printed("auto")
     moving = printed("bar", terminal=True)
     assert "epoch 1/2" in moving.partition("\r")[0]
     assert moving.count("\n") == 2
 
 
-def test_an_ascii_terminal_gets_a_bar_of_ascii() -> None:
+def test_an_ascii_terminal_gets_a_bar_of_ascii():
     assert re.search("epoch 1/2 =====----- loss .* ; [0-9]+ s left", printed("lines", "ascii"))
 
 
-def test_times_are_said_as_people_say_them() -> None:
+def test_times_are_said_as_people_say_them():
     times = {3.4: "3 s", 60: "1 min", 3540: "59 min", 3600: "1 h", 9000: "2 h 30 min", 39_540: "11 h"}
     assert [duration(seconds) for seconds in times] == list(times.values())
 
 
-def test_an_activation_is_described_by_its_parameters() -> None:
+def test_an_activation_is_described_by_its_parameters():
     assert described(ActivationSettings(name="softmax")) == "softmax"
     learned = ActivationSettings(name="sharmix_learned", q=1.25, r=1.5, temperature=1.0, objective="log")
     assert described(learned) == "sharmix_learned q=1.25 r=1.5 log"
@@ -68,7 +67,7 @@ def test_an_activation_is_described_by_its_parameters() -> None:
     assert described(learned.model_copy(update={"temperature": 0.5})).endswith("temperature=0.5 log")
 
 
-def test_a_share_in_percent_is_named_after_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_in_percent_is_named_after_the_first_epoch(monkeypatch):
     module, curves = classifier("softmax"), Curves()
     measured = module.take_metrics
     monkeypatch.setattr(module, "take_metrics", lambda split: measured(split) | {"accuracy": torch.tensor(79.0)})

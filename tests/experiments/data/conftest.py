@@ -37,7 +37,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _small(monkeypatch, tmp_path):
     """ImageNet has three classes, ImageNet-LT six images; learned subwords are kept in the folder of the test."""
     for name, value in {"CLASSES": 3, "TAIL_SIZE": 6, "TAIL_LARGEST": 3, "TAIL_SMALLEST": 1}.items():
         monkeypatch.setattr(f"experiments.data.imagenet.{name}", value)
@@ -45,7 +45,7 @@ def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def folder_of(tmp_path: Path) -> Write:
+def folder_of(tmp_path):
     """Writes a small data set of this name, and gives its folder."""
 
     def write(name: str) -> Path:
@@ -56,23 +56,23 @@ def folder_of(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def tweets_folder(folder_of: Write) -> Path:
+def tweets_folder(folder_of):
     return folder_of("airline")
 
 
 @pytest.fixture
-def pairs_folder(folder_of: Write) -> Path:
+def pairs_folder(folder_of):
     return folder_of("pairs")
 
 
 @pytest.fixture
-def photos(folder_of: Write) -> Path:
+def photos(folder_of):
     """A folder with one image a class on each side, and two more in the last class."""
     return folder_of("imagenet")
 
 
 @pytest.fixture(scope="session")
-def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cifar(tmp_path_factory):
     """A folder with a small CIFAR-100, which the tests leave as it is."""
     folder = tmp_path_factory.mktemp("cifar")
     write_cifar100(folder)

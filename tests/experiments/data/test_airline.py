@@ -1,8 +1,5 @@
 """Airline Tweets: tokens, split, and the same data from a file and from the hub."""
 
-from pathlib import Path
-
-import pytest
 import torch
 from datasets import Dataset
 
@@ -10,7 +7,7 @@ from tests.experiments.data.generated import HEADER, SENTIMENTS, tweets, write_t
 from tests.experiments.data.support import loaded, ready
 
 
-def test_load_gives_token_rows_targets_and_facts_of_both_sides(tweets_folder: Path) -> None:
+def test_load_gives_token_rows_targets_and_facts_of_both_sides(tweets_folder):
     tweets = ready("airline", tweets_folder)
     data, facts = tweets.data, dict(tweets.data.facts)
     assert data.train.inputs.shape == (48, 6)
@@ -37,7 +34,7 @@ def test_load_gives_token_rows_targets_and_facts_of_both_sides(tweets_folder: Pa
     }
 
 
-def test_repeats_stay_in_one_part(tweets_folder: Path) -> None:
+def test_repeats_stay_in_one_part(tweets_folder):
     rows = tweets()
     for i, text in {0: "repeats too", 3: "repeats", 6: "repeats", 9: "repeats"}.items():
         rows[i][3] = text
@@ -55,7 +52,7 @@ def test_repeats_stay_in_one_part(tweets_folder: Path) -> None:
     assert len(found) > 1
 
 
-def test_the_vocabulary_is_that_of_the_tweets_that_remain_for_training(tweets_folder: Path) -> None:
+def test_the_vocabulary_is_that_of_the_tweets_that_remain_for_training(tweets_folder):
     whole = loaded("airline", tweets_folder)
     data = loaded("airline", tweets_folder, validation_fraction=0.3)
     (train, _), (validation, _) = (
@@ -67,7 +64,7 @@ def test_the_vocabulary_is_that_of_the_tweets_that_remain_for_training(tweets_fo
     assert 1 in validation
 
 
-def test_hub_and_folder_give_the_same_data(tweets_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_and_folder_give_the_same_data(tweets_folder, monkeypatch):
     rows = Dataset.from_list([dict(zip(HEADER, [int(row[0]), *row[1:]], strict=True)) for row in tweets()])
     asked = []
     monkeypatch.setattr("datasets.load_dataset", lambda *name, **options: asked.append((name, options)) or rows)
@@ -77,7 +74,7 @@ def test_hub_and_folder_give_the_same_data(tweets_folder: Path, monkeypatch: pyt
     assert hub.facts == file.facts
 
 
-def test_lines_of_a_users_file_are_encoded_as_tweets_are(tweets_folder: Path, tmp_path: Path) -> None:
+def test_lines_of_a_users_file_are_encoded_as_tweets_are(tweets_folder, tmp_path):
     data = ready("airline", tweets_folder)
     of_flights = [text for _, _, _, text in tweets() if text.startswith("the late flight")]
     file = tmp_path / "mine.txt"
@@ -89,13 +86,13 @@ def test_lines_of_a_users_file_are_encoded_as_tweets_are(tweets_folder: Path, tm
     assert inputs[-1].tolist() == [1, 1, 1, 0, 0, 0]
 
 
-def test_a_drawn_split_changes_with_the_training_seed(tweets_folder: Path) -> None:
+def test_a_drawn_split_changes_with_the_training_seed(tweets_folder):
     one, other = (loaded("airline", tweets_folder, split_seed=None, seed=seed) for seed in (1, 2))
     again = loaded("airline", tweets_folder, split_seed=1, seed=2)
     assert one.content_hash == again.content_hash != other.content_hash
 
 
-def test_protocols_choose_training_tweets_and_vocabulary(tweets_folder: Path) -> None:
+def test_protocols_choose_training_tweets_and_vocabulary(tweets_folder):
     assert len(loaded("airline", tweets_folder, trained_on="all").train.targets) == 60
     assert loaded("airline", tweets_folder, vocabulary_of="all").facts["test_unknown_share"] == 0
     write_tweets(tweets_folder, tweets()[:50])  # 10 of the last class are left

@@ -1,7 +1,5 @@
 """What every data module promises: batches that know their split, the same in any process."""
 
-from pathlib import Path
-
 import lightning.pytorch as L
 import numpy as np
 import pytest
@@ -27,9 +25,7 @@ from tests.experiments.data.support import SmallDataModule, chosen, epochs, smal
         ("running", 0.2, "train", ("validation", "test")),
     ],
 )
-def test_every_batch_carries_the_split_whose_metrics_count_it(
-    train_metrics: str, fraction: float, training: str | None, evaluated: tuple[str, ...]
-) -> None:
+def test_every_batch_carries_the_split_whose_metrics_count_it(train_metrics, fraction, training, evaluated):
     data = small(train_metrics=train_metrics, validation_fraction=fraction)
     assert data.evaluated == evaluated
     loaders = [data.train_dataloader(), *data.val_dataloader(), data.test_dataloader(), data.predict_dataloader()]
@@ -38,7 +34,7 @@ def test_every_batch_carries_the_split_whose_metrics_count_it(
     ]
 
 
-def test_evaluation_reads_each_example_of_its_split_once_in_order() -> None:
+def test_evaluation_reads_each_example_of_its_split_once_in_order():
     data = small(validation_fraction=0.2)
     whole = data.val_dataloader()
     for split, loader in zip(data.evaluated, whole, strict=True):
@@ -54,7 +50,7 @@ def test_evaluation_reads_each_example_of_its_split_once_in_order() -> None:
 # Training batches
 
 
-def test_batches_hold_the_examples_drawn_with_their_own_seeds() -> None:
+def test_batches_hold_the_examples_drawn_with_their_own_seeds():
     for epoch, batches in enumerate(epochs(small(), 2)):
         for batch in batches:
             assert batch.inputs.flatten().tolist() == [10 * index for index in batch.indices.tolist()]
@@ -62,7 +58,7 @@ def test_batches_hold_the_examples_drawn_with_their_own_seeds() -> None:
             assert batch.seeds.tolist() == sample_seeds(21, epoch, batch.indices).tolist()
 
 
-def test_the_trainer_says_how_steps_are_divided() -> None:
+def test_the_trainer_says_how_steps_are_divided():
     data = small()
     data.trainer = trainer(world_size=2, global_rank=1, accumulate_grad_batches=3)
     division = BatchDivision(processes=2, process=1, passes=3)
@@ -70,7 +66,7 @@ def test_the_trainer_says_how_steps_are_divided() -> None:
     assert chosen(list(data.train_dataloader())) == chosen(list(expected))
 
 
-def test_the_progressive_sampler_alone_needs_the_number_of_epochs() -> None:
+def test_the_progressive_sampler_alone_needs_the_number_of_epochs():
     for sampler in ("instance", "square_root", "class_balanced"):
         data = small(sampler=sampler)
         data.trainer.max_epochs = -1  # as where max_steps ends the training
@@ -82,7 +78,7 @@ def test_the_progressive_sampler_alone_needs_the_number_of_epochs() -> None:
         data.train_dataloader()
 
 
-def test_memory_is_pinned_for_a_gpu_alone_and_workers_live_for_all_epochs() -> None:
+def test_memory_is_pinned_for_a_gpu_alone_and_workers_live_for_all_epochs():
     for device, pinned in (("cpu", False), ("cuda", True)):
         for workers in (0, 2):
             data = small(device=device, num_workers=workers)
@@ -92,14 +88,14 @@ def test_memory_is_pinned_for_a_gpu_alone_and_workers_live_for_all_epochs() -> N
             assert found == {pinned}, f"{device}, {workers} workers"
 
 
-def test_a_batch_moves_to_a_device_as_a_whole() -> None:
+def test_a_batch_moves_to_a_device_as_a_whole():
     (batch, *_), _ = epochs(small(), 2)
     moved = batch.to(torch.device("meta"))
     assert (moved.inputs.device.type, moved.targets.device.type, moved.seeds.device.type) == ("meta",) * 3
     assert moved[4:] == batch[4:]
 
 
-def test_augmentation_changes_training_batches_alone() -> None:
+def test_augmentation_changes_training_batches_alone():
     data = small(small_data(augment=lambda inputs, seeds: inputs + seeds[:, None]))
     batch = next(iter(data.train_dataloader()))
     changed = data.on_after_batch_transfer(batch, 0)
@@ -117,13 +113,13 @@ def test_augmentation_changes_training_batches_alone() -> None:
 @pytest.mark.parametrize(
     "targets", [torch.tensor([0, 2, -1]), torch.tensor([0, 2, 3]), torch.zeros(0, dtype=torch.int64)]
 )
-def test_targets_must_be_class_numbers(split: str, targets: Tensor) -> None:
+def test_targets_must_be_class_numbers(split, targets):
     data = SmallDataModule(small_data(**{split: InMemory(torch.zeros(len(targets), 1), targets)}))
     with pytest.raises(DataError, match=f"SmallDataModule, {split}: .* 3 class names allow the class numbers 0 to 2"):
         data.setup()
 
 
-def test_facts_that_no_record_can_hold_are_refused_before_the_training() -> None:
+def test_facts_that_no_record_can_hold_are_refused_before_the_training():
     with pytest.raises((TypeError, ValueError), match="JSON"):
         SmallDataModule(small_data(facts={"size": 31, "mine": np.float32(1)})).setup()
 
@@ -157,7 +153,7 @@ class Recorder(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1.0)
 
 
-def test_lightnings_own_trainer_reads_an_epoch_in_its_own_order_and_goes_on_with_the_next(tmp_path: Path) -> None:
+def test_lightnings_own_trainer_reads_an_epoch_in_its_own_order_and_goes_on_with_the_next(tmp_path):
     expected = small(validation_fraction=0.2)
     orders = [chosen(epoch) for epoch in epochs(expected, 3)]
     sizes = [len(loader) for loader in expected.val_dataloader()]

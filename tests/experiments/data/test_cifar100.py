@@ -1,7 +1,6 @@
 """CIFAR-100 from a folder, the hub and torchvision, and random changes of its images, each image's own."""
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from tests.experiments.data.generated import CIFAR_LABELS, CIFAR_PIXELS, cifar_r
 from tests.experiments.data.support import loaded, ready, refusal
 
 
-def test_torchvisions_folder_gives_the_same(cifar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvisions_folder_gives_the_same(cifar, tmp_path, monkeypatch):
     said = refusal("cifar100", tmp_path, DataError)
     assert "holds neither cifar100/train.parquet nor torchvision's cifar-100-python" in said
     there = tmp_path / "cifar-100-python"
@@ -32,8 +31,8 @@ def test_torchvisions_folder_gives_the_same(cifar: Path, tmp_path: Path, monkeyp
     assert loaded("cifar100", tmp_path).content_hash == loaded("cifar100", cifar).content_hash
 
 
-def test_one_process_at_a_time_downloads_by_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(*_: object, **__: object) -> None:
+def test_one_process_at_a_time_downloads_by_torchvision(tmp_path, monkeypatch):
+    def download(*_, **__):
         with pytest.raises(Timeout):
             FileLock("data/cifar100.lock", timeout=0).acquire()
         raise OSError("no route")
@@ -43,12 +42,12 @@ def test_one_process_at_a_time_downloads_by_torchvision(tmp_path: Path, monkeypa
     assert "no route" in refusal("cifar100", None, DataError, source="torchvision")
 
 
-def test_the_hub_gives_the_same(cifar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_gives_the_same(cifar, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", lambda name, split: Dataset.from_list(cifar_rows(split)))
     assert loaded("cifar100").content_hash == loaded("cifar100", cifar).content_hash
 
 
-def test_a_long_tail_thins_out_the_training_side_alone(cifar: Path) -> None:
+def test_a_long_tail_thins_out_the_training_side_alone(cifar):
     balanced, tailed = loaded("cifar100", cifar), loaded("cifar100", cifar, imbalance=5.0)
     counts = tailed.train.targets.bincount(minlength=100).tolist()
     assert counts == [int(5 * 5 ** (-i / 99)) for i in range(100)]
@@ -59,7 +58,7 @@ def test_a_long_tail_thins_out_the_training_side_alone(cifar: Path) -> None:
     assert tailed.facts["few_classes"] == sum(count < 2 for count in counts) == len(tailed.shots["few"])
 
 
-def test_a_smaller_training_side_stays_balanced(cifar: Path) -> None:
+def test_a_smaller_training_side_stays_balanced(cifar):
     whole, smaller = loaded("cifar100", cifar), loaded("cifar100", cifar, train_size=230)
     assert smaller.train.targets.bincount(minlength=100).tolist() == 30 * [3] + 70 * [2]
     assert torch.equal(smaller.test.inputs, whole.test.inputs)
@@ -68,7 +67,7 @@ def test_a_smaller_training_side_stays_balanced(cifar: Path) -> None:
     assert smaller.content_hash not in (whole.content_hash, other_seed.content_hash)
 
 
-def test_an_image_of_a_user_becomes_pixels_of_the_right_size(cifar: Path, tmp_path: Path) -> None:
+def test_an_image_of_a_user_becomes_pixels_of_the_right_size(cifar, tmp_path):
     data = ready("cifar100", cifar)
     for number, (image, expected) in enumerate(
         [
@@ -91,7 +90,7 @@ IMAGES = torch.randint(1, 256, (50, 3, 8, 8), dtype=torch.uint8, generator=torch
 SEEDS = sample_seeds(21, 0, torch.arange(50))
 
 
-def test_the_standard_augmentation_changes_images(cifar: Path) -> None:
+def test_the_standard_augmentation_changes_images(cifar):
     data = loaded("cifar100", cifar, augmentation="standard")
     images = data.train.inputs[:10]
     changed = data.augment(images, torch.arange(10))
@@ -99,7 +98,7 @@ def test_the_standard_augmentation_changes_images(cifar: Path) -> None:
     assert not torch.equal(changed, images)
 
 
-def test_every_crop_and_mirror_image_comes_up_alike() -> None:
+def test_every_crop_and_mirror_image_comes_up_alike():
     image = IMAGES[:1]
     seeds = sample_seeds(0, 0, torch.arange(5000))
     changed = CropAndFlip(2)(image.expand(5000, -1, -1, -1), seeds)
@@ -112,7 +111,7 @@ def test_every_crop_and_mirror_image_comes_up_alike() -> None:
     assert max(times) < 140
 
 
-def test_an_image_is_changed_alike_in_any_batch() -> None:
+def test_an_image_is_changed_alike_in_any_batch():
     whole = CropAndFlip(4)(IMAGES, SEEDS)
     assert torch.equal(CropAndFlip(4)(IMAGES[7:9], SEEDS[7:9]), whole[7:9])
     assert not torch.equal(CropAndFlip(4)(IMAGES, sample_seeds(21, 1, torch.arange(50))), whole)

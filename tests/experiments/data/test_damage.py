@@ -1,13 +1,12 @@
 """A missing, a truncated or a wrong file, another number of examples, a wrong setting: each is one clear error."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.errors import ConfigurationError, DataError, UserError
-from tests.experiments.data.conftest import Spoil, Write
+from tests.experiments.data.conftest import Spoil
 from tests.experiments.data.generated import (
     ENGLISH,
     GERMAN,
@@ -35,7 +34,7 @@ FILES: dict[str, tuple[str, dict[str, int], str]] = {
 
 @pytest.mark.medium
 @pytest.mark.parametrize("name", FILES)
-def test_damage(name: str, folder_of: Write, tmp_path: Path) -> None:
+def test_damage(name, folder_of, tmp_path):
     path, there, remedy = FILES[name]
     file = folder_of(name) / path
     loaded(name, tmp_path, expected_examples=there)
@@ -56,8 +55,8 @@ def test_damage(name: str, folder_of: Write, tmp_path: Path) -> None:
         assert remedy in said or "paths.data=" in said, (damage, said)
 
 
-def tweets_with(old: bytes, new: bytes) -> Spoil:
-    def spoil(folder: Path) -> None:
+def tweets_with(old, new):
+    def spoil(folder):
         file = folder / "airline/Tweets.csv"
         content = file.read_bytes()
         assert old in content
@@ -66,21 +65,21 @@ def tweets_with(old: bytes, new: bytes) -> Spoil:
     return spoil
 
 
-def cifar_with(**changes: Any) -> Spoil:
+def cifar_with(**changes):
     rows = cifar_rows("test")
     return lambda folder: write_cifar(folder, "test", [*rows[:-1], rows[-1] | changes])
 
 
-def tiny_with(names: list[str] = TINY_WNIDS, **changes: Any) -> Spoil:
+def tiny_with(names=TINY_WNIDS, **changes):
     rows = tiny_rows("valid")
     return lambda folder: write_tiny(folder, "valid", [*rows[:-1], rows[-1] | changes], names)
 
 
-def archive_with(spoil: Spoil) -> Spoil:
+def archive_with(spoil):
     return lambda folder: spoil(write_tiny_archive(folder))
 
 
-def pairs_with(german: list[str]) -> Spoil:
+def pairs_with(german):
     return lambda folder: write_pairs(folder, "test", german, ENGLISH)
 
 
@@ -130,7 +129,7 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
 
 
 @pytest.mark.parametrize(("name", "spoil", "parts"), WRONG_FILES)
-def test_a_wrong_file(name: str, spoil: Spoil, parts: list[str], folder_of: Write) -> None:
+def test_a_wrong_file(name, spoil, parts, folder_of):
     folder = folder_of(name)
     spoil(folder)
     said = refusal(name, folder, DataError)
@@ -140,7 +139,7 @@ def test_a_wrong_file(name: str, spoil: Spoil, parts: list[str], folder_of: Writ
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_image_that_cannot_be_read_is_named(photos: Path, workers: int) -> None:
+def test_an_image_that_cannot_be_read_is_named(photos, workers):
     file = photos / f"photos/train/{WNIDS[2]}/{WNIDS[2]}_1.JPEG"
     data = ready("imagenet", photos, num_workers=workers)
     file.write_bytes(encoded(slope(), "JPEG")[:300])
@@ -163,7 +162,7 @@ WRONG_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "changes", "said"), WRONG_SETTINGS)
-def test_a_wrong_setting(name: str, changes: dict[str, Any], said: str, folder_of: Write) -> None:
+def test_a_wrong_setting(name, changes, said, folder_of):
     folder = None if name == "copy" else folder_of(name)
     assert said in refusal(name, folder, ConfigurationError, **changes)
 
@@ -181,8 +180,8 @@ def test_a_wrong_setting(name: str, changes: dict[str, Any], said: str, folder_o
         ("pairs", "paths.data=FOLDER, a folder that holds pairs/train.de and .en"),
     ],
 )
-def test_a_hub_out_of_reach(name: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_hub_out_of_reach(name, remedy, monkeypatch):
+    def refuse(*_, **__):
         raise ConnectionError("no route")
 
     monkeypatch.setattr("datasets.load_dataset", refuse)
@@ -191,7 +190,7 @@ def test_a_hub_out_of_reach(name: str, remedy: str, monkeypatch: pytest.MonkeyPa
     assert remedy in said
 
 
-def test_counts_are_of_the_whole_data_set(cifar: Path) -> None:
+def test_counts_are_of_the_whole_data_set(cifar):
     """Neither a long tail nor a validation part changes the number that is expected."""
     options = {"imbalance": 5.0, "validation_fraction": 0.2, "expected_examples": FILES["cifar100"][1]}
     assert len(loaded("cifar100", cifar, **options).train.targets) < 400
@@ -200,7 +199,7 @@ def test_counts_are_of_the_whole_data_set(cifar: Path) -> None:
 # A user's own file
 
 
-def test_a_file_for_a_prediction_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
+def test_a_file_for_a_prediction_is_read_or_refused_by_its_name(tmp_path):
     with pytest.raises(UserError, match="SmallDataModule cannot read inputs from a file"):
         small().encode(tmp_path / "mine.txt")
     for content in (None, b"caf\xe9\n"):  # the file is missing, or no text in UTF-8

@@ -6,33 +6,32 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.data.examples import ClassificationData, Examples
-from tests.experiments.data.conftest import Write
+from experiments.data.examples import ClassificationData
 from tests.experiments.data.support import SHOTS, loaded, small, small_data
 
 Load = Callable[..., ClassificationData]
 
 
 @pytest.fixture(params=["airline", "cifar100", "digits", "imagenet"])
-def name(request: pytest.FixtureRequest) -> str:
+def name(request):
     return request.param
 
 
 @pytest.fixture
-def load(name: str, folder_of: Write) -> Load:
+def load(name, folder_of):
     """Loads the data set of the name, under further options."""
     folder = folder_of(name)
     return lambda **changes: loaded(name, folder, **changes)
 
 
-def rows(examples: Examples) -> list[tuple]:
+def rows(examples):
     """The inputs and the target of each example."""
     chosen = torch.arange(len(examples.targets))
     inputs, targets = examples.read(chosen, torch.zeros_like(chosen))
     return [(*row, target) for row, target in zip(inputs.flatten(1).tolist(), targets.tolist(), strict=True)]
 
 
-def test_each_class_keeps_its_share(name: str, load: Load) -> None:
+def test_each_class_keeps_its_share(name, load):
     whole = load()
     assert whole.validation is None
     assert "validation_size" not in whole.facts
@@ -51,14 +50,14 @@ def test_each_class_keeps_its_share(name: str, load: Load) -> None:
         assert kept.min() >= 1, fraction
 
 
-def test_the_hash_tells_the_choice_apart(load: Load) -> None:
+def test_the_hash_tells_the_choice_apart(load):
     fractions = [load(validation_fraction=fraction).content_hash for fraction in (0.0, 0.2, 0.2, 0.5)]
     assert fractions[0] != fractions[1] == fractions[2] != fractions[3] != fractions[0]
     assert len({load(validation_fraction=0.5, validation_seed=seed).content_hash for seed in range(4)}) > 1
     assert load(validation_fraction=0.2, seed=5).content_hash == fractions[1]  # apart from the training seed
 
 
-def test_shot_groups_and_counts_are_those_of_the_examples_that_remain() -> None:
+def test_shot_groups_and_counts_are_those_of_the_examples_that_remain():
     options = {"imbalance": 140.0, "shots": SHOTS}
     whole = loaded("digits", **options)
     assert whole.train.targets.bincount().min() == 1
@@ -72,7 +71,7 @@ def test_shot_groups_and_counts_are_those_of_the_examples_that_remain() -> None:
     assert data.facts["few_classes"] == len(data.shots["few"]) > whole.facts["few_classes"]
 
 
-def test_every_example_is_in_one_part_with_its_own_target() -> None:
+def test_every_example_is_in_one_part_with_its_own_target():
     whole, data = small_data(), small(validation_fraction=0.2).data
     assert len(data.validation.targets) == 6
     assert sorted([*rows(data.train), *rows(data.validation)]) == sorted(rows(whole.train))

@@ -1,14 +1,10 @@
 """The hash of the contents: whatever changes in a data set changes it, and nothing else does."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 from experiments.data.examples import InMemory
-from tests.experiments.data.conftest import Spoil, Write
 from tests.experiments.data.generated import ENGLISH, GERMAN, WNIDS, tweets, write_pairs, write_tweets
 from tests.experiments.data.support import loaded, small, small_data
 
@@ -22,16 +18,16 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_hash_of_earlier_records(name: str, folder_of: Write) -> None:
+def test_the_hash_of_earlier_records(name, folder_of):
     folder = folder_of(name) if name != "copy" else None
     assert loaded(name, folder).content_hash == loaded(name, folder, seed=5).content_hash == RECORDED[name]
 
 
-def hash_of(**changes: Any) -> str:
+def hash_of(**changes):
     return small(small_data(**changes)).data.content_hash
 
 
-def test_every_input_target_name_and_type_counts() -> None:
+def test_every_input_target_name_and_type_counts():
     inputs, targets = torch.arange(12).reshape(6, 2), torch.arange(6) % 3
     brighter, exchanged = inputs.clone(), targets.clone()
     brighter[5, 1] += 1
@@ -49,7 +45,7 @@ def test_every_input_target_name_and_type_counts() -> None:
     assert all(len(value) == 64 for value in found)
 
 
-def photo(home: Path, side: str, number: int, image: int = 0) -> Path:
+def photo(home, side, number, image=0):
     return home / "photos" / side / WNIDS[number] / f"{WNIDS[number]}_{image}.JPEG"
 
 
@@ -74,7 +70,7 @@ def photo(home: Path, side: str, number: int, image: int = 0) -> Path:
         ),
     ],
 )
-def test_every_sentence_and_image_counts(name: str, spoils: list[Spoil], folder_of: Write) -> None:
+def test_every_sentence_and_image_counts(name, spoils, folder_of):
     folder = folder_of(name)
     found = [loaded(name, folder).content_hash]
     for spoil in spoils:  # one after the other
@@ -84,7 +80,7 @@ def test_every_sentence_and_image_counts(name: str, spoils: list[Spoil], folder_
     assert len({*found}) == len(found)
 
 
-def test_what_is_not_read_and_where_it_lies_changes_nothing(tweets_folder: Path, photos: Path, tmp_path: Path) -> None:
+def test_what_is_not_read_and_where_it_lies_changes_nothing(tweets_folder, photos, tmp_path):
     before = loaded("airline", tweets_folder).content_hash
     file = write_tweets(tweets_folder, [[*row[:2], "someone else", row[3]] for row in tweets()])
     assert loaded("airline", tweets_folder).content_hash == before
@@ -97,7 +93,7 @@ def test_what_is_not_read_and_where_it_lies_changes_nothing(tweets_folder: Path,
     assert loaded("imagenet", tmp_path / "elsewhere").content_hash == before
 
 
-def test_examples_without_a_digest_are_read() -> None:
+def test_examples_without_a_digest_are_read():
     class Numbers:
         def __init__(self, first: int) -> None:
             self.targets, self.first = torch.arange(130) % 3, first

@@ -2,13 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import datasets
-import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 from torchvision.transforms import v2
 
 from experiments.errors import ConfigurationError, DataError
@@ -19,14 +16,14 @@ COUNTS = [3, 2, 1]  # of the small ImageNet-LT
 LONG_TAILED = {"long_tailed": True, "repeat_images": True}
 
 
-def write_counts(home: Path, content: object) -> Path:
+def write_counts(home, content):
     path = home / "imagenet_lt/ImageNet_LT_train.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
     return path
 
 
-def listed(*images: tuple[int, int]) -> list[str]:
+def listed(*images):
     """Lines of a published list, for the number of a class and of its image."""
     return [f"train/{WNIDS[label]}/{WNIDS[label]}_{image}.JPEG {label}" for label, image in images]
 
@@ -34,22 +31,22 @@ def listed(*images: tuple[int, int]) -> list[str]:
 PUBLISHED = listed((0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 1))
 
 
-def write_list(home: Path, lines: list[str]) -> Path:
+def write_list(home, lines):
     path = write_counts(home, "never looked at").with_suffix(".txt")
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
-def files(examples: Any) -> list[str]:
+def files(examples):
     return [Path(path).name for path, _ in examples.dataset.samples]
 
 
-def middle(image: Image.Image) -> Tensor:
+def middle(image):
     """The middle 8 × 8 pixels of the image whose shorter side is resized to 10 pixels."""
     return v2.functional.center_crop(v2.functional.resize(v2.functional.pil_to_tensor(image), 10), 8)
 
 
-def test_all_images_of_both_sides_are_loaded(photos: Path) -> None:
+def test_all_images_of_both_sides_are_loaded(photos):
     data = loaded("imagenet", photos)
     assert data.class_names == tuple(WNIDS[:3])
     assert data.train.targets.tolist() == [0, 1, 2, 2, 2]
@@ -62,12 +59,12 @@ def test_all_images_of_both_sides_are_loaded(photos: Path) -> None:
     assert one_side.facts == {"train_size": 5, "test_size": 5}
 
 
-def test_a_crop_larger_than_the_resized_image_is_refused(photos: Path) -> None:
+def test_a_crop_larger_than_the_resized_image_is_refused(photos):
     said = refusal("imagenet", photos, ConfigurationError, image_size=11)
     assert said.startswith("data.image_size=11 is not allowed; it is cut from images whose shorter side has")
 
 
-def test_measuring_cuts_the_middle_of_the_resized_image(photos: Path, tmp_path: Path) -> None:
+def test_measuring_cuts_the_middle_of_the_resized_image(photos, tmp_path):
     data = ready("imagenet", photos)
     for image in (slope(60, 20), slope(33, 21).convert("L")):
         (tmp_path / "mine.png").write_bytes(encoded(image))
@@ -79,8 +76,8 @@ def test_measuring_cuts_the_middle_of_the_resized_image(photos: Path, tmp_path: 
     assert torch.equal(train.inputs[0], middle(Image.open(file).convert("RGB")))
 
 
-def test_pixels_depend_on_seed_epoch_and_image_alone(photos: Path) -> None:
-    def pixels(epoch: int, **changes: Any) -> dict[int, Tensor]:
+def test_pixels_depend_on_seed_epoch_and_image_alone(photos):
+    def pixels(epoch, **changes):
         batches = epochs(ready("imagenet", photos, **changes), epoch + 1)[epoch]
         return {int(i): image for batch in batches for i, image in zip(batch.indices, batch.inputs, strict=True)}
 
@@ -99,7 +96,7 @@ def test_pixels_depend_on_seed_epoch_and_image_alone(photos: Path) -> None:
 # The long tail
 
 
-def test_counts_give_exactly_that_many_images(photos: Path) -> None:
+def test_counts_give_exactly_that_many_images(photos):
     write_counts(photos, COUNTS)
     data, again, other = (loaded("imagenet", photos, **LONG_TAILED, tail_seed=seed) for seed in (0, 0, 1))
     assert data.train.targets.bincount().tolist() == COUNTS
@@ -118,7 +115,7 @@ def test_counts_give_exactly_that_many_images(photos: Path) -> None:
     assert files(data.train)[-1] != files(other.train)[-1]
 
 
-def test_the_published_list_gives_exactly_its_images(photos: Path) -> None:
+def test_the_published_list_gives_exactly_its_images(photos):
     write_list(photos, PUBLISHED)
     expected = {"train": 1_281_167, "test": 3}  # a folder may hold the listed images alone
     data = loaded("imagenet", photos, long_tailed=True, expected_examples=expected)
@@ -127,14 +124,14 @@ def test_the_published_list_gives_exactly_its_images(photos: Path) -> None:
     assert data.facts["train_list"] == "published list"
 
 
-def test_images_that_a_long_tail_repeats_stay_on_one_side(photos: Path) -> None:
+def test_images_that_a_long_tail_repeats_stay_on_one_side(photos):
     write_list(photos, listed((2, 0), (2, 0), (2, 1), (0, 0), (0, 0), (1, 0)))
     data = loaded("imagenet", photos, long_tailed=True, validation_fraction=0.34)
     assert sorted(data.train.indices.tolist()) == [0, 1, 3, 4, 5]  # the others repeat, or are alone in their class
     assert data.validation.targets.tolist() == [2]
 
 
-def test_wrong_counts_and_lists_and_too_few_images_are_refused(photos: Path) -> None:
+def test_wrong_counts_and_lists_and_too_few_images_are_refused(photos):
     path = write_counts(photos, [3, 2])
     said = "2 classes of 2 to 3 images, 5 in all; ImageNet-LT has 3 classes of 1 to 3 images, 6 in all"
     assert f"{path}: {said}" in refusal("imagenet", photos, DataError, **LONG_TAILED)
@@ -147,9 +144,7 @@ def test_wrong_counts_and_lists_and_too_few_images_are_refused(photos: Path) -> 
     assert f"1 of the 6 images of {path} are missing, the first is 'train/{WNIDS[2]}/{WNIDS[2]}_77.JPEG'" in said
 
 
-def test_the_hub_gives_images_and_takes_the_counts_from_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hub_gives_images_and_takes_the_counts_from_the_data_folder(tmp_path, monkeypatch):
     labels = datasets.ClassLabel(names=["tench", "goldfish", "shark"])
     features = datasets.Features(image=datasets.Image(), label=labels)
     images = [{"bytes": encoded(slope(20 + number)), "path": None} for number in range(3)]

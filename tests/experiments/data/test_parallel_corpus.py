@@ -1,8 +1,5 @@
 """A parallel corpus: pairs from files and from the hub, subwords learned from the training split, token numbers."""
 
-from pathlib import Path
-from typing import Any
-
 import datasets
 import pytest
 import torch
@@ -13,7 +10,7 @@ from tests.experiments.data.generated import ENGLISH, GERMAN, write_pairs
 from tests.experiments.data.support import loaded, module, ready, refusal, words
 
 
-def test_sentences_are_numbered_and_come_back(pairs_folder: Path) -> None:
+def test_sentences_are_numbered_and_come_back(pairs_folder):
     module_of_pairs = ready("pairs", pairs_folder)
     data = module_of_pairs.data
     assert module_of_pairs.network_arguments() == {"vocabulary_size": data.vocabulary_size} == {"vocabulary_size": 60}
@@ -34,7 +31,7 @@ def test_sentences_are_numbered_and_come_back(pairs_folder: Path) -> None:
     assert in_use.sum() == data.facts["target_types"] < 60
 
 
-def test_over_long_pairs_leave_training_alone_and_are_counted(pairs_folder: Path) -> None:
+def test_over_long_pairs_leave_training_alone_and_are_counted(pairs_folder):
     for split in ("train", "val"):
         write_pairs(pairs_folder, split, [*GERMAN, "ein " * 60], [*ENGLISH, "a"])
     data = loaded("pairs", pairs_folder)
@@ -45,7 +42,7 @@ def test_over_long_pairs_leave_training_alone_and_are_counted(pairs_folder: Path
     assert "train: data.max_length=1 leaves no pair" in refusal("pairs", pairs_folder, DataError, max_length=1)
 
 
-def test_subwords_are_learned_once_and_depend_on_the_training_split_alone(pairs_folder: Path) -> None:
+def test_subwords_are_learned_once_and_depend_on_the_training_split_alone(pairs_folder):
     first = loaded("pairs", pairs_folder)
     (model,) = (pairs_folder / "subwords").iterdir()
     stamp = model.stat().st_mtime_ns
@@ -58,13 +55,13 @@ def test_subwords_are_learned_once_and_depend_on_the_training_split_alone(pairs_
     assert loaded("pairs", pairs_folder).facts["subwords_hash"] != first.facts["subwords_hash"]
 
 
-def test_a_disk_that_cannot_be_written_to_is_no_error(pairs_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_cannot_be_written_to_is_no_error(pairs_folder, caplog):
     (pairs_folder / "subwords").write_text("a file in place of the folder")
     loaded("pairs", pairs_folder)
     assert "cannot be written" in caplog.text
 
 
-def test_lines_of_a_users_file_become_source_tokens(pairs_folder: Path, tmp_path: Path) -> None:
+def test_lines_of_a_users_file_become_source_tokens(pairs_folder, tmp_path):
     data = ready("pairs", pairs_folder)
     file = tmp_path / "mine.txt"
     file.write_text("\n".join([GERMAN[1], "", GERMAN[0], "  ", "Hund"]))
@@ -76,7 +73,7 @@ def test_lines_of_a_users_file_become_source_tokens(pairs_folder: Path, tmp_path
     assert inputs[2][inputs[2] != PADDING][-1] == END
 
 
-def test_pairs_with_an_empty_side_are_left_out_and_counted(pairs_folder: Path) -> None:
+def test_pairs_with_an_empty_side_are_left_out_and_counted(pairs_folder):
     german = [*GERMAN[:4], "", "  ", "letzter \x85 Satz\u2028hier"]  # where str.splitlines would cut
     write_pairs(pairs_folder, "train", german, [*ENGLISH[:4], "empty", "blank", "last"])
     pairs, empty = module("pairs", pairs_folder).read("train")
@@ -87,11 +84,11 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(pairs_folder: Path) -
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("files", [None, "data/{split}-*.parquet"])
-def test_the_hub_gives_the_same_pairs(files: str | None, nested: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hub_gives_the_same_pairs(files, nested, monkeypatch):
     asked = []
     pairs = [{"de": german, "en": english} for german, english in zip(GERMAN, ENGLISH, strict=True)]
 
-    def load_dataset(*name: str, **options: Any) -> datasets.Dataset:
+    def load_dataset(*name, **options):
         asked.append((name, options))
         return datasets.Dataset.from_list([{"translation": pair} for pair in pairs] if nested else pairs)
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 
-from experiments.data.examples import BatchIndices
 from experiments.data.samplers import BatchDivision, ClassSampler, TrainingSampler, class_shares, evaluation_batches
 from experiments.errors import ConfigurationError
 
@@ -17,7 +16,7 @@ COUNTS = np.array([1000, 100, 10])
 TARGETS = np.repeat(np.arange(3), COUNTS)
 
 
-def sampler_of(sampler: str = "instance", size: int = 0, epoch: int = 0, **changes) -> TrainingSampler:
+def sampler_of(sampler="instance", size=0, epoch=0, **changes):
     targets = np.zeros(size, dtype=np.int64) if size else TARGETS
     arguments = {"batch_size": 64, "seed": 21, "epochs": 10, "division": BatchDivision()} | changes
     found = TrainingSampler(targets, sampler, **arguments)
@@ -25,19 +24,19 @@ def sampler_of(sampler: str = "instance", size: int = 0, epoch: int = 0, **chang
     return found
 
 
-def indices(batches: TrainingSampler) -> list[int]:
+def indices(batches):
     return [index for batch in batches for index in batch.indices.tolist()]
 
 
-def seeded(batch: BatchIndices) -> list[tuple[int, int]]:
+def seeded(batch):
     return list(zip(batch.indices.tolist(), batch.seeds.tolist(), strict=True))
 
 
-def test_the_instance_sampler_takes_each_example_once() -> None:
+def test_the_instance_sampler_takes_each_example_once():
     assert sorted(indices(sampler_of(size=640))) == list(range(640))
 
 
-def test_the_order_is_a_function_of_seed_and_epoch() -> None:
+def test_the_order_is_a_function_of_seed_and_epoch():
     for sampler in SAMPLERS:
         found = sampler_of(sampler, epoch=3)
         third = indices(found)
@@ -47,7 +46,7 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
         assert indices(sampler_of(sampler, epoch=3)) != indices(sampler_of(sampler, epoch=3, seed=22)), sampler
 
 
-def test_classes_are_drawn_in_their_shares() -> None:
+def test_classes_are_drawn_in_their_shares():
     for sampler, epoch, expected in (
         ("instance", 0, [1000 / 1110, 100 / 1110, 10 / 1110]),
         ("class_balanced", 0, [1 / 3, 1 / 3, 1 / 3]),
@@ -63,7 +62,7 @@ def test_classes_are_drawn_in_their_shares() -> None:
         np.testing.assert_allclose(shares, expected, rtol=0, atol=atol, err_msg=f"{sampler}, epoch {epoch}")
 
 
-def test_within_a_class_every_example_is_drawn_alike() -> None:
+def test_within_a_class_every_example_is_drawn_alike():
     for sampler in ("class_balanced", "square_root"):
         drawn = [index for seed in range(200) for index in indices(sampler_of(sampler, seed=seed))]
         times = np.bincount(drawn, minlength=len(TARGETS))[-10:]
@@ -72,7 +71,7 @@ def test_within_a_class_every_example_is_drawn_alike() -> None:
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=20), st.sampled_from(SAMPLERS), st.floats(0, 1))
-def test_shares_sum_to_one_and_never_favour_the_smaller_class(counts: list[int], sampler: str, progress: float) -> None:
+def test_shares_sum_to_one_and_never_favour_the_smaller_class(counts, sampler, progress):
     shares = class_shares(sampler, np.array(counts), progress)
     assert shares.sum() == pytest.approx(1)
     by_count = shares[np.argsort(counts)]
@@ -80,9 +79,7 @@ def test_shares_sum_to_one_and_never_favour_the_smaller_class(counts: list[int],
 
 
 @given(st.integers(1, 400), st.integers(1, 3), st.integers(1, 3), st.sampled_from(SAMPLERS))
-def test_processes_and_passes_share_each_batch_without_overlap(
-    size: int, processes: int, passes: int, sampler: str
-) -> None:
+def test_processes_and_passes_share_each_batch_without_overlap(size, processes, passes, sampler):
     parts = processes * passes
     if size < 2 * parts:
         with pytest.raises(ConfigurationError, match=f"{size} training examples are too few for {parts} parts a step"):
@@ -110,7 +107,7 @@ def test_processes_and_passes_share_each_batch_without_overlap(
         assert sorted(pair for part in shared for pair in seeded(part)) == sorted(seeded(whole[step]))
 
 
-def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+def test_a_batch_that_cannot_be_divided_is_refused():
     for batch_size, division in (
         (63, BatchDivision(2)),
         (64, BatchDivision(3)),
@@ -125,7 +122,7 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
 
 
 @given(st.integers(0, 50), st.integers(1, 4))
-def test_measuring_covers_all_examples_once_in_order(size: int, processes: int) -> None:
+def test_measuring_covers_all_examples_once_in_order(size, processes):
     order = torch.arange(size).flip(0)
     batches = [evaluation_batches(order, 7, BatchDivision(processes, process, 3)) for process in range(processes)]
     found = [[index for batch in own for index in batch.indices.tolist()] for own in batches]
@@ -134,7 +131,7 @@ def test_measuring_covers_all_examples_once_in_order(size: int, processes: int) 
     assert all(len(batch.indices) <= 7 and batch.weight == 1 for own in batches for batch in own)
 
 
-def test_an_example_drawn_again_in_an_epoch_has_another_seed() -> None:
+def test_an_example_drawn_again_in_an_epoch_has_another_seed():
     found = [seed for batch in sampler_of("class_balanced") for seed in batch.seeds.tolist()]
     assert len(set(indices(sampler_of("class_balanced")))) < len(TARGETS)
     assert len(set(found)) == len(found)

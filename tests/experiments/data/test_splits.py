@@ -6,11 +6,11 @@ import pytest
 from experiments.data.splits import groups_of_repeats, stratified_group_split
 
 
-def shares(labels: np.ndarray) -> np.ndarray:
+def shares(labels):
     return np.bincount(labels) / len(labels)
 
 
-def test_split_keeps_groups_whole_and_shares_of_size_and_class() -> None:
+def test_split_keeps_groups_whole_and_shares_of_size_and_class():
     """Of three unbalanced classes; most examples are alone, the others in groups of up to six."""
     generator, alone = np.random.default_rng(0), np.arange(3000)
     labels = generator.choice(3, size=3000, p=[0.63, 0.21, 0.16])
@@ -26,7 +26,7 @@ def test_split_keeps_groups_whole_and_shares_of_size_and_class() -> None:
         assert np.isin(names[sizes > 1], groups[test]).mean() == pytest.approx(test_fraction, abs=0.1)
 
 
-def test_a_class_may_be_wanting_on_the_test_side_where_that_is_asked() -> None:
+def test_a_class_may_be_wanting_on_the_test_side_where_that_is_asked():
     labels, fraction = ["common"] * 20 + ["rare"], 0.2
     _, test = stratified_group_split(labels, range(21), fraction, seed=0, classes_in_both=False)
     assert {labels[index] for index in test} == {"common"}
@@ -36,7 +36,7 @@ def test_a_class_may_be_wanting_on_the_test_side_where_that_is_asked() -> None:
         stratified_group_split(labels, range(21), 0.8, seed=0, classes_in_both=False)
 
 
-def test_whole_groups_come_as_near_the_share_as_they_can() -> None:
+def test_whole_groups_come_as_near_the_share_as_they_can():
     labels = ["a"] * 50 + ["b"] * 50
     groups = np.arange(100) // 5
 
@@ -45,7 +45,7 @@ def test_whole_groups_come_as_near_the_share_as_they_can() -> None:
     assert np.bincount(test // 50).tolist() == [15, 15]
 
 
-def test_repeats_are_joined_through_chains_of_ids_and_texts() -> None:
+def test_repeats_are_joined_through_chains_of_ids_and_texts():
     ids = ["1", "1", "2", "3", "4", "5"]
     texts = ["x", "y", "y", "z", "1", "z"]
 

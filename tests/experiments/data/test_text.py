@@ -5,7 +5,7 @@ import pytest
 from experiments.data.text import Vocabulary, letter_tokens, lines_of, tweet_tokens
 
 
-def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole() -> None:
+def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole():
     tweet = "@United WASN'T my Flights' bags &amp; didn't #LoveIt &lt3 http://t.co/Ab1 delayed"
 
     (tokens,) = tweet_tokens([tweet])
@@ -14,14 +14,14 @@ def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole() -
     assert tokens[-2:] == ["http://t.co/ab1", "delay"]
 
 
-def test_vocabulary_is_ordered_by_frequency_then_alphabet_without_rare_tokens() -> None:
+def test_vocabulary_is_ordered_by_frequency_then_alphabet_without_rare_tokens():
     every, frequent = (Vocabulary([["b", "c"], ["a", "c"]], minimum_count=least) for least in (1, 2))
     assert len(every) == 5
     assert every.encode([["c", "a", "b"], ["z"], []], max_length=3).tolist() == [[2, 3, 4], [1, 0, 0], [0, 0, 0]]
     assert frequent.encode([["c", "a", "c"]], max_length=2).tolist() == [[2, 1]]  # a long tweet is cut
 
 
-def test_only_a_newline_ends_a_line_of_a_users_text() -> None:
+def test_only_a_newline_ends_a_line_of_a_users_text():
     content = "\ufefffirst\r\n\r\n  \n second \x85 half\u2028end\nlast".encode()
     assert lines_of(content) == ["first", "second \x85 half\u2028end", "last"]
     assert lines_of(b"") == []
@@ -29,7 +29,7 @@ def test_only_a_newline_ends_a_line_of_a_users_text() -> None:
         lines_of(b"caf\xe9")
 
 
-def test_letter_tokens_are_words_of_letters_with_or_without_lemmas_and_stop_words() -> None:
+def test_letter_tokens_are_words_of_letters_with_or_without_lemmas_and_stop_words():
     tweet = ["The flights weren&amp;t late@JFK, 2 bags lost!!"]
     assert letter_tokens(tweet, lemmas=False, stop_words=True) == [
         ["the", "flights", "weren", "t", "late", "jfk", "bags", "lost"]

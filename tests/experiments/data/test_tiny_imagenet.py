@@ -1,13 +1,9 @@
 """Tiny ImageNet from a folder of parquet files, the official archive and the hub."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
-from tests.experiments.data.conftest import Write
 from tests.experiments.data.generated import TINY_WNIDS, tiny_rows, tiny_table, write_tiny_archive
 from tests.experiments.data.support import loaded
 
@@ -15,7 +11,7 @@ SIZES = {"train": 600, "test": 200}
 pytestmark = pytest.mark.medium
 
 
-def test_pixels_and_labels_are_those_of_the_files(folder_of: Write) -> None:
+def test_pixels_and_labels_are_those_of_the_files(folder_of):
     folder = folder_of("tiny_imagenet")
     data = loaded("tiny_imagenet", folder, expected_examples=SIZES)
     assert data.train.inputs.shape == (600, 3, 64, 64)
@@ -28,10 +24,10 @@ def test_pixels_and_labels_are_those_of_the_files(folder_of: Write) -> None:
     assert torch.equal(first.train.inputs, data.train.inputs[torch.arange(600) % 3 < 2])
 
 
-def test_archive_and_hub_give_the_same(folder_of: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_and_hub_give_the_same(folder_of, tmp_path, monkeypatch):
     names = TINY_WNIDS[::-1]  # the hub may name the classes in any order
 
-    def on_hub(name: str, split: str) -> Any:
+    def on_hub(name, split):
         rows = [row | {"label": names.index(TINY_WNIDS[row["label"]])} for row in tiny_rows(split)]
         return tiny_table(rows, names)
 

@@ -32,21 +32,21 @@ class Pairs(Dataset[Any]):
         return len(self.pairs)
 
 
-def images() -> FakeData:
+def images():
     return FakeData(size=12, image_size=(3, 8, 8), num_classes=3)
 
 
-def loaded(train: Any, test: Any, **arguments: Any) -> ClassificationData:
+def loaded(train, test, **arguments):
     module = TorchDatasetModule(train=train, test=test, **BATCHES | arguments)
     module.setup()
     return module.data
 
 
-def read(examples: Any, *indices: int) -> torch.Tensor:
+def read(examples, *indices):
     return examples.read(torch.tensor(indices, dtype=torch.int64), torch.tensor(indices))[0]
 
 
-def test_images_become_pixels_and_give_their_channels() -> None:
+def test_images_become_pixels_and_give_their_channels():
     data = loaded(images(), images())
     pixels = read(data.train, 3, 0)
     assert (pixels.shape, pixels.dtype) == ((2, 3, 8, 8), torch.uint8)
@@ -57,7 +57,7 @@ def test_images_become_pixels_and_give_their_channels() -> None:
     assert data.facts == {"train_size": 12, "test_size": 12}
 
 
-def test_arrays_and_tensors_are_taken_and_rows_give_their_features() -> None:
+def test_arrays_and_tensors_are_taken_and_rows_give_their_features():
     rows = torch.arange(12.0).reshape(4, 3)
     tensors = loaded(TensorDataset(rows, torch.tensor([0, 1, 1, 0])), TensorDataset(rows, torch.tensor([0, 0, 0, 1])))
     assert torch.equal(read(tensors.train, 2, 1), rows[[2, 1]])
@@ -66,7 +66,7 @@ def test_arrays_and_tensors_are_taken_and_rows_give_their_features() -> None:
     assert torch.equal(read(loaded(arrays, arrays).train, 2, 1), rows[[2, 1]])
 
 
-def test_labels_are_taken_without_reading_where_the_dataset_lists_them() -> None:
+def test_labels_are_taken_without_reading_where_the_dataset_lists_them():
     pairs = Pairs(([1.0], 1), ([2.0], 0), targets=[1, 0])
     assert class_numbers(pairs).tolist() == [1, 0]
     assert pairs.read == 0
@@ -75,15 +75,15 @@ def test_labels_are_taken_without_reading_where_the_dataset_lists_them() -> None
 
 
 @pytest.mark.parametrize("label", [0.5, [0, 1], True])
-def test_labels_that_are_no_class_numbers_are_refused(label: object) -> None:
+def test_labels_that_are_no_class_numbers_are_refused(label):
     with pytest.raises(DataError, match="must be a pair of an input and a class number"):
         class_numbers(Pairs(([1.0], label)))
 
 
-def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
+def test_tensors_are_split_by_class_the_same_for_the_same_seed():
     inputs, targets = torch.arange(40.0).reshape(20, 2), torch.arange(20) % 2
 
-    def split(**arguments: Any) -> ClassificationData:
+    def split(**arguments):
         return ClassificationData.from_tensors(inputs, targets, np.array(["a", "b"]), **arguments)
 
     data = split(test_fraction=0.3)
@@ -113,7 +113,7 @@ class Noisy(Pairs):
         return torch.tensor([number + self.shift, noise]), label
 
 
-def test_random_transforms_change_no_hash_and_leave_the_generators_alone() -> None:
+def test_random_transforms_change_no_hash_and_leave_the_generators_alone():
     examples = DatasetExamples(Noisy(), torch.tensor(Noisy().targets))
     states = json.dumps([random.getstate(), torch.get_rng_state().tolist()])
     assert examples.digest() == examples.digest()
@@ -128,8 +128,8 @@ def test_random_transforms_change_no_hash_and_leave_the_generators_alone() -> No
     assert len({before, *others}) == 3
 
 
-def test_a_dataset_that_holds_its_data_is_not_read() -> None:
-    def holding(array: Any) -> Pairs:
+def test_a_dataset_that_holds_its_data_is_not_read():
+    def holding(array):
         return Pairs(([1.0], 0), ([1.0], 1), data=array, targets=[0, 1])
 
     array = np.arange(4).reshape(2, 2)

@@ -12,19 +12,17 @@ from tests.experiments.data.support import chosen, loaded, ready, trainer
 
 
 @pytest.fixture(scope="module")
-def pairs() -> SentencePairs:
+def pairs():
     return loaded("copy").train
 
 
-def sampler_of(
-    pairs: SentencePairs, seed: int = 5, epoch: int = 0, tokens: int = 60, division: BatchDivision | None = None
-) -> TokenBatchSampler:
+def sampler_of(pairs, seed=5, epoch=0, tokens=60, division=None):
     found = TokenBatchSampler(pairs, tokens, seed, division or BatchDivision())
     found.set_epoch(epoch)
     return found
 
 
-def test_an_epoch_takes_each_pair_once_in_batches_of_like_length(pairs: SentencePairs) -> None:
+def test_an_epoch_takes_each_pair_once_in_batches_of_like_length(pairs):
     sampler = sampler_of(pairs)
     epoch = list(sampler)
     assert len(epoch) == len(sampler)
@@ -37,8 +35,8 @@ def test_an_epoch_takes_each_pair_once_in_batches_of_like_length(pairs: Sentence
     assert all(batch.weight == 1 for batch in epoch)
 
 
-def test_an_epoch_is_a_function_of_seed_and_number(pairs: SentencePairs) -> None:
-    def order(seed: int, epoch: int) -> list[list[int]]:
+def test_an_epoch_is_a_function_of_seed_and_number(pairs):
+    def order(seed, epoch):
         return [batch.indices.tolist() for batch in sampler_of(pairs, seed, epoch)]
 
     assert order(5, 1) == order(5, 1)
@@ -50,7 +48,7 @@ def test_an_epoch_is_a_function_of_seed_and_number(pairs: SentencePairs) -> None
     assert [batch.indices.tolist() for batch in sampler] == order(5, 2)
 
 
-def test_processes_and_passes_divide_each_batch_by_its_tokens(pairs: SentencePairs) -> None:
+def test_processes_and_passes_divide_each_batch_by_its_tokens(pairs):
     tokens = pairs.predicted_tokens()
     whole = list(sampler_of(pairs))
     for processes, passes in ((2, 2), (3, 1), (1, 3)):
@@ -71,7 +69,7 @@ def test_processes_and_passes_divide_each_batch_by_its_tokens(pairs: SentencePai
                 assert part.weight == pytest.approx(processes * passes * share), division
 
 
-def test_a_batch_too_small_for_the_longest_sentence_is_refused(pairs: SentencePairs) -> None:
+def test_a_batch_too_small_for_the_longest_sentence_is_refused(pairs):
     longest = int(pairs.predicted_tokens().max())
     for division, least in ((BatchDivision(), longest), (BatchDivision(2, 1, 3), 6 * longest)):
         sampler_of(pairs, tokens=least, division=division)
@@ -79,14 +77,14 @@ def test_a_batch_too_small_for_the_longest_sentence_is_refused(pairs: SentencePa
             sampler_of(pairs, tokens=least - 1, division=division)
 
 
-def test_fewer_pairs_than_parts_of_a_step_are_refused() -> None:
+def test_fewer_pairs_than_parts_of_a_step_are_refused():
     few = SentencePairs([[FIRST]] * 5, [[FIRST]] * 5, ["w"] * 5)
     assert len(list(sampler_of(few, tokens=600, division=BatchDivision(5)))) == 1
     with pytest.raises(ConfigurationError, match="5 training pairs are too few for 6 parts a step"):
         sampler_of(few, tokens=600, division=BatchDivision(3, 0, 2))
 
 
-def test_measuring_takes_each_pair_once_the_shortest_first() -> None:
+def test_measuring_takes_each_pair_once_the_shortest_first():
     data = ready("copy", batch_size=60)
     for split, loader in zip(("dev", "test"), data.val_dataloader(), strict=True):
         order = [index for batch in chosen(list(loader)) for index in batch]
@@ -100,7 +98,7 @@ def test_measuring_takes_each_pair_once_the_shortest_first() -> None:
         assert sorted(by_process) == sorted(order) == list(range(20)), split
 
 
-def test_a_process_without_examples_to_measure_reads_an_empty_batch() -> None:
+def test_a_process_without_examples_to_measure_reads_an_empty_batch():
     data = ready("copy", batch_size=60)
     data.trainer = trainer(world_size=32, global_rank=31)  # of 20 pairs
     for loader in data.val_dataloader():

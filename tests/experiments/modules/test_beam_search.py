@@ -51,7 +51,7 @@ class Language:
         return beam_search(self.step, sentences, torch.tensor(limits), size, length_penalty, probabilities)
 
 
-def brute_force(language: Language, sentence: int, limit: int, length_penalty: float) -> tuple[list[int], float]:
+def brute_force(language, sentence, limit, length_penalty):
     """The best of all sequences."""
     everything = [words for length in range(limit + 1) for words in itertools.product(WORDS, repeat=length)]
     scores = [language.score(sentence, words) / (len(words) + 1) ** length_penalty for words in everything]
@@ -62,9 +62,7 @@ def brute_force(language: Language, sentence: int, limit: int, length_penalty: f
 @pytest.mark.parametrize("zeros", [0.0, 0.4, 0.7])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 @pytest.mark.parametrize("total", [1.0, 1.6])
-def test_a_beam_that_holds_everything_finds_the_best_sequence(
-    zeros: float, length_penalty: float, total: float
-) -> None:
+def test_a_beam_that_holds_everything_finds_the_best_sequence(zeros, length_penalty, total):
     limits = [3, 0, 4, 2]
     for seed in range(2):
         language = Language(seed, zeros, total)
@@ -79,7 +77,7 @@ def test_a_beam_that_holds_everything_finds_the_best_sequence(
                 assert hypothesis.score == pytest.approx(score * (len(words) + 1) ** length_penalty)
 
 
-def test_a_beam_of_one_takes_the_best_token_each_time() -> None:
+def test_a_beam_of_one_takes_the_best_token_each_time():
     language = Language(seed=3, zeros=0.0)
     for sentence, hypothesis in enumerate(language.search([5] * 4, size=1)):
         greedy: tuple[int, ...] = (BEGIN,)
@@ -93,14 +91,14 @@ def test_a_beam_of_one_takes_the_best_token_each_time() -> None:
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-def test_stopping_early_loses_nothing(length_penalty: float) -> None:
+def test_stopping_early_loses_nothing(length_penalty):
     for seed in range(5):
         language, limits = Language(seed, zeros=0.2), [6, 3, 5]
         whole = language.search(limits, 2, length_penalty, stops_early=False)
         assert language.search(limits, 2, length_penalty) == whole
 
 
-def test_what_one_sentence_finds_does_not_depend_on_the_others() -> None:
+def test_what_one_sentence_finds_does_not_depend_on_the_others():
     language = Language(seed=2, zeros=0.3)
     together = language.search([2, 5, 3], size=2)
     assert language.search([2], size=2) == together[:1]

@@ -21,7 +21,7 @@ from sharmix import build_activation
 from tests.experiments.building import classifier, digits, stock_trainer
 
 
-def test_label_smoothing_reaches_the_loss() -> None:
+def test_label_smoothing_reaches_the_loss():
     found = {}
     for share in (0.0, 0.2):
         module, data = Run(settings("experiment=digits", f"module.label_smoothing={share}"), Path()).build()
@@ -34,7 +34,7 @@ def test_label_smoothing_reaches_the_loss() -> None:
     assert found[0.0] != found[0.2]
 
 
-def test_label_smoothing_does_not_change_how_evaluation_measures() -> None:
+def test_label_smoothing_does_not_change_how_evaluation_measures():
     losses = []
     for share in (0.0, 0.2):
         trainer = stock_trainer()
@@ -54,12 +54,12 @@ class Noisy(nn.Module):
         return self.output(self.frozen(inputs) + 0.01 * torch.randn_like(inputs))
 
 
-def over(network: nn.Module) -> Classifier:
+def over(network):
     optimizer = AdamSettings(learning_rate=1e-3, entropy_learning_rate=1e-3)
     return Classifier(network, build_activation("softmax"), optimizer, num_classes=10)
 
 
-def test_a_network_that_fits_is_left_as_it_was() -> None:
+def test_a_network_that_fits_is_left_as_it_was():
     network = Noisy()
     module = over(network)
     for mode in (True, False):
@@ -81,13 +81,13 @@ def test_a_network_that_fits_is_left_as_it_was() -> None:
     ],
     ids=["outputs", "inputs", "tuple"],
 )
-def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(network: nn.Module, said: str) -> None:
+def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(network, said):
     with pytest.raises(ConfigurationError, match=said):
         over(network).check(torch.rand(3, 64))
     assert network.training
 
 
-def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> None:
+def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does():
     calibration: Callable[..., Metric] = functools.partial(MulticlassCalibrationError, n_bins=5)
     module = classifier("sharmix_learned", metrics={"calibration_error": calibration})
     data, trainer = digits(validation_fraction=0.2, evaluation_batch_size=100), stock_trainer()
@@ -103,13 +103,13 @@ def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> N
         assert found > 0
 
 
-def test_a_further_metric_of_several_numbers_is_named() -> None:
+def test_a_further_metric_of_several_numbers_is_named():
     module = classifier(metrics={"by_class": functools.partial(MulticlassAccuracy, average=None)})
     with pytest.raises(ConfigurationError, match=r"module\.metrics\.by_class computes several numbers"):
         stock_trainer().fit(module, digits())
 
 
-def test_counting_leaves_the_deterministic_mode_as_it_was() -> None:
+def test_counting_leaves_the_deterministic_mode_as_it_was():
     metrics = OutputMetrics(3)
     example = torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([[0.75, 0.25, 0.0]])
     for mode in (True, False):
@@ -120,7 +120,7 @@ def test_counting_leaves_the_deterministic_mode_as_it_was() -> None:
         assert torch.are_deterministic_algorithms_enabled() == mode
 
 
-def test_every_metric_on_four_examples_by_hand() -> None:
+def test_every_metric_on_four_examples_by_hand():
     metrics = OutputMetrics(3, {"many": torch.tensor([0]), "few": torch.tensor([1, 2])})
     logits = torch.tensor([[3.0, 1.0, 0.0], [2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [5.0, 0.0, 0.0]])
     probabilities = torch.tensor([[0.75, 0.25, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])

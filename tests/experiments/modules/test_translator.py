@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 
 import sharmix
 from experiments.composition import settings_of as settings
-from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.modules.beam_search import Hypothesis
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
@@ -23,14 +22,14 @@ from tests.experiments.building import copies, stock_trainer
 SMALL = ("experiment=copy", "data.train_size=200", "data.evaluation_size=20", "data.batch_size=100")
 
 
-def translator(*overrides: str) -> Translator:
+def translator(*overrides):
     module, _ = Run(settings(*SMALL, *overrides), Path()).build()
     assert isinstance(module, Translator)
     return module
 
 
 @functools.cache
-def batch(passes: int = 1, turn: int = 0) -> Batch:
+def batch(passes=1, turn=0):
     """The first training batch, or a pass of it."""
     data = copies(words=16, shortest=3, longest=8, train_size=200, evaluation_size=20, data_seed=21)
     data.trainer = stock_trainer(accumulate_grad_batches=passes)
@@ -42,7 +41,7 @@ SHORTER = ("data.words=10", "data.longest=5", "data.train_size=4000", "data.eval
 
 
 @pytest.mark.medium
-def test_copying_is_learned(tmp_path: Path) -> None:
+def test_copying_is_learned(tmp_path):
     asked = ("activation=sharmix_learned", *SHORTER, "optimizer.learning_rate=3e-3", "progress=none")
     record = Run(settings("experiment=copy", *asked, "trainer.max_epochs=8"), tmp_path / "run").complete().model_dump()
     assert record["metrics"]["test"]["exact_match"] >= 0.99
@@ -55,7 +54,7 @@ def test_copying_is_learned(tmp_path: Path) -> None:
     assert [row["steps"] for row in record["curves"]] == [70 * epoch for epoch in range(1, 9)]
 
 
-def test_the_loss_is_that_of_the_next_tokens_without_padding() -> None:
+def test_the_loss_is_that_of_the_next_tokens_without_padding():
     given = batch()
     for share in (0.0, 0.1):
         module = translator(f"module.label_smoothing={share}")
@@ -71,7 +70,7 @@ def test_the_loss_is_that_of_the_next_tokens_without_padding() -> None:
 
 
 @pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
-def test_half_precision_trains_and_translates(activation: str) -> None:
+def test_half_precision_trains_and_translates(activation):
     module, given = translator(f"activation={activation}", "attention=sharmix"), batch()
     expected = module.training_step(given, 0)
     of_dev = given._replace(indices=torch.arange(len(given.indices)) % 20, split="dev")  # of 20 sentences
@@ -85,7 +84,7 @@ def test_half_precision_trains_and_translates(activation: str) -> None:
     assert 0 < module.take_metrics("dev")["loss"] < math.inf
 
 
-def test_the_training_loss_is_a_mean_over_tokens() -> None:
+def test_the_training_loss_is_a_mean_over_tokens():
     module = translator()
     module.eval()
     given, second = batch(), batch(passes=3, turn=1)
@@ -98,7 +97,7 @@ def test_the_training_loss_is_a_mean_over_tokens() -> None:
 
 
 @pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
-def test_a_part_of_a_batch_without_a_token_adds_nothing(activation: str) -> None:
+def test_a_part_of_a_batch_without_a_token_adds_nothing(activation):
     module, given = translator(f"activation={activation}"), batch()
     module.eval()
     module.activation.train()  # alpha-ReLU's threshold is learned, but nothing is dropped
@@ -123,7 +122,7 @@ class Zeros(sharmix.Activation):
         return -probabilities.square().sum(-1) / 4
 
 
-def test_scores_of_an_activation_that_is_not_normalised() -> None:
+def test_scores_of_an_activation_that_is_not_normalised():
     logits = torch.full((3, 7), -4.0)
     logits[:, [PADDING, BEGIN]] = torch.tensor([[3.0, 3.0], [-0.5, -0.5], [3.0, 3.0]])  # which never follow
     logits[0, 4], logits[0, 5], logits[1:, 6] = 1.0, 0.5, -1.0
@@ -138,13 +137,13 @@ def test_scores_of_an_activation_that_is_not_normalised() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("activation", ["softmax", "alpha_relu"])
-def test_a_translation_is_scored_by_the_probabilities_of_its_tokens(activation: str) -> None:
+def test_a_translation_is_scored_by_the_probabilities_of_its_tokens(activation):
     module = translator(f"activation={activation}", "activation.tau=0.1" if activation == "alpha_relu" else "seed=21")
     module.eval()
     source = batch().inputs[:4]
     found, empty = module.translate(source)
 
-    def score(row: int, tokens: list[int]) -> float:
+    def score(row, tokens):
         given = torch.tensor([[BEGIN, *tokens]])
         own = source[row : row + 1]
         logits = module.network.logits(module.network(own[own != PADDING][None], given))[0]
@@ -161,7 +160,7 @@ def test_a_translation_is_scored_by_the_probabilities_of_its_tokens(activation: 
         assert not {PADDING, BEGIN, END} & set(hypothesis.tokens)
 
 
-def test_sentences_are_measured_as_sacrebleu_does() -> None:
+def test_sentences_are_measured_as_sacrebleu_does():
     texts = ["a dog runs fast through the park", "two men are sleeping on a bench", ""]
     references = ["a dog runs fast through a park", "two men are sleeping on a bench", "a cat"]
     found = [Hypothesis([5, 6], -2.0), Hypothesis([7], -1.0), Hypothesis([], -0.5)]
@@ -180,7 +179,7 @@ def test_sentences_are_measured_as_sacrebleu_does() -> None:
     assert (metrics.compute()["unfinished"], metrics.compute()["empty_preferred"]) == (1, 1)
 
 
-def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use() -> None:
+def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use():
     metrics = TokenMetrics(torch.tensor([False, True, True, False, True]))
     p = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0], [0.2, 0.2, 0.2, 0.2, 0.2], [0.0, 0.0, 1.0, 0.0, 0.0]])
     metrics.update(p, p, torch.tensor([1, 4, 1]), torch.tensor([1.0, 2.0, 6.0]))
@@ -201,7 +200,7 @@ def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use() -> 
 
 
 @pytest.mark.parametrize("attention", ["entmax", "sharmix"])
-def test_every_learned_order_has_the_learning_rate_of_its_own(attention: str) -> None:
+def test_every_learned_order_has_the_learning_rate_of_its_own(attention):
     module = translator("activation=sharmix_learned", f"attention={attention}", "optimizer.entropy_learning_rate=0.5")
     module.trainer = stock_trainer()
     network, entropy = module.configure_optimizers()["optimizer"].param_groups

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import sharmix
 from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
-from experiments.networks.attention import Attention, attention_activation
+from experiments.networks.attention import attention_activation
 from experiments.networks.transformer import Transformer
 from experiments.settings import ActivationSettings
 
@@ -18,7 +18,7 @@ ATTENTIONS = {
 }
 
 
-def transformer(attention: str = "softmax", dropout: float = 0.0) -> Transformer:
+def transformer(attention="softmax", dropout=0.0):
     torch.manual_seed(0)
     model = Transformer(
         vocabulary_size=FIRST + WORDS,
@@ -36,7 +36,7 @@ def transformer(attention: str = "softmax", dropout: float = 0.0) -> Transformer
     return model.double().eval()
 
 
-def sentences() -> tuple[Tensor, Tensor]:
+def sentences():
     """Two sources and targets, the second of each shorter than the first."""
     generator = torch.Generator().manual_seed(1)
     source, target = (torch.randint(FIRST, FIRST + WORDS, (2, n), generator=generator) for n in (7, 6))
@@ -45,10 +45,10 @@ def sentences() -> tuple[Tensor, Tensor]:
     return source, target
 
 
-def theirs(own: nn.Module, layer: nn.Module) -> nn.Module:
+def theirs(own, layer):
     """Torch's layer with our weights."""
 
-    def attention(mine: Attention, other: nn.MultiheadAttention) -> None:
+    def attention(mine, other):
         parts = (mine.query, mine.key, mine.value)
         other.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
         other.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
@@ -67,7 +67,7 @@ def theirs(own: nn.Module, layer: nn.Module) -> nn.Module:
     return layer.eval()
 
 
-def test_the_layers_compute_what_torchs_own_do() -> None:
+def test_the_layers_compute_what_torchs_own_do():
     model = transformer()
     source, target = sentences()
     sizes = {"dim_feedforward": FEEDFORWARD, "dropout": 0.0, "batch_first": True, "norm_first": True}
@@ -85,7 +85,7 @@ def test_the_layers_compute_what_torchs_own_do() -> None:
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_one_token_at_a_time_gives_the_same_states(attention: str) -> None:
+def test_one_token_at_a_time_gives_the_same_states(attention):
     model = transformer(attention)
     source, target = sentences()
     memory, past, steps = model.encode(source), None, []
@@ -96,7 +96,7 @@ def test_one_token_at_a_time_gives_the_same_states(attention: str) -> None:
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_padding_and_later_tokens_change_nothing(attention: str) -> None:
+def test_padding_and_later_tokens_change_nothing(attention):
     model = transformer(attention)
     source, target = sentences()
     together = model(source, target)
@@ -107,7 +107,7 @@ def test_padding_and_later_tokens_change_nothing(attention: str) -> None:
     assert not torch.allclose(model(source, changed)[0, 3], together[0, 3])
 
 
-def test_the_order_of_words_matters() -> None:
+def test_the_order_of_words_matters():
     model = transformer()
     source, target = sentences()
     swapped = source.clone()
@@ -115,7 +115,7 @@ def test_the_order_of_words_matters() -> None:
     assert not torch.allclose(model(swapped, target)[0], model(source, target)[0])
 
 
-def test_a_head_attends_as_its_own_orders_say() -> None:
+def test_a_head_attends_as_its_own_orders_say():
     activation = attention_activation(ATTENTIONS["sharmix"], HEADS)
     with torch.no_grad():
         activation.q.copy_(torch.linspace(1.1, 1.9, HEADS)[:, None, None])
@@ -125,14 +125,14 @@ def test_a_head_attends_as_its_own_orders_say() -> None:
         torch.testing.assert_close(activation(scores)[:, head], expected)
 
 
-def test_one_embedding_serves_both_languages_and_the_output() -> None:
+def test_one_embedding_serves_both_languages_and_the_output():
     model = transformer()
     assert sum(parameter.shape[0] == FIRST + WORDS for parameter in model.parameters()) == 2  # and the output's bias
     hidden = torch.randn(3, DIMENSION, dtype=torch.double)
     torch.testing.assert_close(model.logits(hidden), hidden @ model.embedding.weight.T + model.output_bias)
 
 
-def test_training_drops_states_and_attention_weights() -> None:
+def test_training_drops_states_and_attention_weights():
     model = transformer(dropout=0.5).train()
     source, target = sentences()
     assert not torch.equal(model(source, target), model(source, target))

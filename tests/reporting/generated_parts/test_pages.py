@@ -55,7 +55,7 @@ def repository(tmp_path):
     return tmp_path
 
 
-def page(name: str) -> str:
+def page(name):
     return "Before.\n\n{}\nold\n{}\n\nAfter.\n".format(*marks(name, COMMAND))
 
 

@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 
-from reporting.records.kept_runs import KeptRuns
 from reporting.report.page import report_of_results
 
 
 @pytest.fixture(scope="session")
-def page(kept: KeptRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(kept, tmp_path_factory):
     """The page of the project's kept runs."""
     return report_of_results(kept, tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture(scope="session")
-def payload(page: Path) -> dict[str, Any]:
+def payload(page):
     """What the page of the project's kept runs carries for its script."""
     return carried_by(page)
 

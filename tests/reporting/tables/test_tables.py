@@ -4,14 +4,7 @@ import pandas as pd
 
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records, make_record
-from tests.reporting.synthetic_results import (
-    SMALL,
-    cells_of,
-    loaded,
-    rebuild,
-    short_record,
-    small_records,
-)
+from tests.reporting.synthetic_results import SMALL, cells_of, loaded, rebuild, short_record, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
