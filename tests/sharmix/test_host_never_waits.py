@@ -22,7 +22,8 @@ from tests.sharmix import doors
 from tests.sharmix.cases import for_every
 
 pytest.importorskip("triton")
-from sharmix._operators.triton import implementation, layer, supports  # noqa: E402 (which imports Triton)
+
+from sharmix._operators.triton import implementation, layer, supports
 
 ROWS, CLASSES = 6, 5
 VALUES = {"q": 1.25, "r": 1.5, "temperature": 1.0}
