@@ -22,6 +22,8 @@ struct Case {
 
 // Long rows are solved one by one, so that few of them will do.
 const Case CASES[] = {
+    {"64 × 2, sparsemax", 64, 2, SPARSE, 2, 2},
+    {"64 × 2, 1.5-entmax", 64, 2, SPARSE, 1.5, 1.5},
     {"64 × 3", 64, 3, SPARSE, 1.25, 1.5, true},
     {"64 × 100", 64, 100, SPARSE, 1.25, 1.5},
     {"64 × 100, q = 1.3", 64, 100, SPARSE, 1.3, 1.5},

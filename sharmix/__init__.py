@@ -27,6 +27,7 @@ from sharmix.functional import (
     sparsemax_loss,
     support_size,
 )
+from sharmix.gates import Entmoid, Sparsemoid, entmoid, sparsemoid
 from sharmix.integrations.multihead_attention import SparseAttention
 from sharmix.registry import available_activations, build_activation, register
 
@@ -36,6 +37,7 @@ __all__ = [
     "AlphaReLULoss",
     "Entmax",
     "EntmaxLoss",
+    "Entmoid",
     "FenchelYoungLoss",
     "LogLengthScale",
     "Normmax",
@@ -46,6 +48,7 @@ __all__ = [
     "SparseAttention",
     "Sparsemax",
     "SparsemaxLoss",
+    "Sparsemoid",
     "alpha_relu",
     "alpha_relu_loss",
     "attention",
@@ -54,6 +57,7 @@ __all__ = [
     "build_activation",
     "entmax",
     "entmax_loss",
+    "entmoid",
     "fenchel_young_loss",
     "linear_fenchel_young_loss",
     "normmax",
@@ -65,5 +69,6 @@ __all__ = [
     "show_config",
     "sparsemax",
     "sparsemax_loss",
+    "sparsemoid",
     "support_size",
 ]

@@ -47,8 +47,8 @@ def as_tensor(value: float) -> Tensor:
     return torch.ones((), dtype=torch.float64, device="cpu") * value
 
 
-def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
-    """`values` with `dim` moved last, after a check that they are a dense tensor of real floating-point numbers."""
+def dense_numbers(values: Tensor, name: str) -> Tensor:
+    """`values`, after a check that they are a dense tensor of real floating-point numbers."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         if isinstance(values, Tensor):
             kind, conversion = str(values.dtype), ".float()"
@@ -57,10 +57,16 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
         raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with {conversion}")
     if values.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got {values.layout}; convert it with .to_dense()")
+    return checked_memory(values)
+
+
+def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
+    """`values` as `dense_numbers` checks them, with `dim` moved last."""
+    values = dense_numbers(values, name)
     dims = values.dim()
     if not -dims <= checked_dim(dim) < dims:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
-    return checked_memory(values) if dim == -1 or dim == dims - 1 else checked_memory(values).movedim(dim, -1)
+    return values if dim == -1 or dim == dims - 1 else values.movedim(dim, -1)
 
 
 def checked_dim(dim: int) -> int:

@@ -5,6 +5,7 @@
 
 #include "alpha_relu.h"
 #include "solver.h"
+#include "two_classes.h"
 
 namespace sharmix {
 
@@ -68,6 +69,12 @@ template <class T> void write(T* three, const ParameterGradients<double>& gradie
 // p [rows, classes] and the conjugate [rows] of logits.
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
+    const auto of_two = [&](auto map) {
+        for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+            solve_two<decltype(map)>(logits, probabilities, begin, end, orders.temperature.value);
+        });
+    };
+    if (!conjugate && in_closed_form(classes, orders, of_two)) return;
     const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         Solver<T> solver(orders, classes, false);
@@ -206,6 +213,12 @@ template <class T> class MapBackward {
 template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
+    const auto of_two = [&](auto map) {
+        for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+            pull_back_two<decltype(map)>(probabilities, grad, grad_logits, begin, end, orders.temperature.value);
+        });
+    };
+    if (!grad_parameters && in_closed_form(classes, orders, of_two)) return;
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         MapBackward<T> backward(probabilities, grad, grad_logits, grad_parameters, rows, classes, orders);
         for (int64_t row = begin; row < end; ++row) backward.add(row);

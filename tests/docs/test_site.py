@@ -75,7 +75,7 @@ def test_the_sidebar_names_each_study_once_and_no_page_of_results(site):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["maps", "losses", "modules", "criteria"])
+@pytest.mark.parametrize("page", ["maps", "losses", "modules", "gates", "criteria"])
 def test_a_real_formula_is_in_the_place_of_the_typed_one(site, page):
     shown = parsed(site / "docs" / "api" / f"{page}.html")
     names = PUBLIC_NAME.findall((DOCS / "api" / f"{page}.md").read_text())

@@ -66,6 +66,34 @@ def test_no_oracle_is_closer_to_the_truth(dtype, offset):
         assert ours <= theirs + accuracy.GOALS[dtype] / 10, name
 
 
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+@pytest.mark.parametrize("temperature", [1.0, 1e-3])
+def test_two_classes_are_exact_to_the_last_digit(alpha, temperature):
+    edge = 1 / (alpha - 1)  # the distance of the logits from which on one class has all
+    distances = [0.0, 1e-12, 0.3, edge - 1e-3, edge - 1e-9, math.nextafter(edge, 0), edge, math.nextafter(edge, 9), 1e9]
+    errors = {}
+    for offset, distance in itertools.product([0.0, -7.3], [sign * one for one in distances for sign in (1, -1)]):
+        row = [offset + temperature * distance, offset]
+        p = sharmix.sharmix(tensor(row), alpha, alpha, temperature=temperature)
+        errors[offset, distance] = reference.worst_error(p.tolist(), reference.sharmix(row, alpha, alpha, temperature))
+    assert_errors_within(errors, 1e-15)
+    tied = sharmix.sharmix(tensor([0.3, 0.3]), alpha, alpha, temperature=temperature)
+    assert tied.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0])
+@pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
+def test_two_classes_are_those_of_a_row_with_a_third_one_masked(alpha, dtype):
+    values = [-math.inf, -1e30, -3.0, -0.4, 0.0, 0.5, 1e30, math.inf, math.nan]
+    z = torch.cartesian_prod(tensor(values, dtype), tensor(values, dtype)).requires_grad_()
+    masked = torch.cat([z, torch.full_like(z[:, :1], -math.inf)], -1)
+    pairs, triples = (sharmix.entmax(rows, alpha=alpha) for rows in (z, masked))
+    grad = torch.randn(len(z), 2, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(pairs, triples[:, :2], equal_nan=True)
+    of_pairs, of_triples = (torch.autograd.grad((p[:, :2] * grad).sum(), z)[0] for p in (pairs, triples))
+    torch.testing.assert_close(of_pairs, of_triples, equal_nan=True)
+
+
 def test_outside_the_concave_region_the_global_maximiser_is_returned():
     errors = {a: accuracy.error_of_row([a] + [0.0] * 9, 1.75, 1.25) for a in (0.5, 1.3, 1.34, 1.36, 1.4, 3.0)}
     assert_errors_within(errors, 1e-12)
