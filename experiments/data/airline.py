@@ -1,6 +1,7 @@
 """The Airline Tweets data set: three sentiments, from the Hugging Face hub or from a folder."""
 
 import csv
+import io
 from collections import Counter
 from pathlib import Path
 from typing import Literal
@@ -13,8 +14,9 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import load_from_hub
 from experiments.data.splits import Indices, groups_of_repeats, oversampled, stratified_group_split
-from experiments.data.text import Tokenize, Vocabulary, lines_of, tweet_tokens
+from experiments.data.text import Tokenize, Vocabulary, filled_lines_of, tweet_tokens
 from experiments.errors import DataError, reading
+from experiments.files import read_file, text_of
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated_class
 
 CLASS_NAMES = ("negative", "neutral", "positive")
@@ -94,8 +96,8 @@ class AirlineDataModule(ClassificationDataModule):
             sizes={"vocabulary_size": len(vocabulary)},
             groups=torch.from_numpy(groups[train]),
             encode=lambda content: (
-                vocabulary.encode(self.tokenize(lines_of(content)), self.max_length),
-                lines_of(content),
+                vocabulary.encode(self.tokenize(filled_lines_of(content)), self.max_length),
+                filled_lines_of(content),
             ),
         )
 
@@ -115,5 +117,5 @@ class AirlineDataModule(ClassificationDataModule):
 
 def _of_file(path: Path) -> list[Record]:
     remedy = f"{FETCH_AGAIN}, as {FILE_NAME} in the folder paths.data, or give paths.data=null to load it from the hub"
-    with reading(path, remedy), path.open(encoding="utf-8-sig", newline="") as file:
-        return [*csv.DictReader(file, strict=True)]
+    with reading(path, remedy):
+        return [*csv.DictReader(io.StringIO(text_of(read_file(path)), newline=""), strict=True)]

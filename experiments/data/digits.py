@@ -13,6 +13,7 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.long_tail import ShotRule, exponential_tail
 from experiments.data.splits import stratified_group_split
+from experiments.data.text import lines_of
 from experiments.settings import OpenShare, Ratio, Seed, validated_class
 
 SIDE = 8
@@ -75,7 +76,7 @@ def _encode(content: bytes) -> tuple[Tensor, list[str]]:
 
 def _encode_text(content: bytes) -> tuple[Tensor, list[str]]:
     rows: dict[str, list[float]] = {}
-    for number, line in enumerate(content.decode().splitlines(), 1):
+    for number, line in enumerate(lines_of(content), 1):
         if fields := line.replace(",", " ").split():
             row = rows[f"line {number}"] = [float(field) for field in fields]
             if len(row) != SIDE * SIDE or not all(0 <= value <= BRIGHTEST for value in row):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import reading
+from experiments.files import check_file
 
 EncodedImage = tuple[bytes, int, str]  # its content, the number of its class, and its place, for messages
 
@@ -34,6 +35,7 @@ def load_images(
         table = load_from_hub(name, split, remedy)
     else:
         with reading(file, remedy):
+            check_file(file)
             table = Dataset(parquet.read_table(file)).select_columns([image, label])
     encoded = table.cast_column(image, Image(decode=False))[image][:]
     place = f"{name} on the Hugging Face hub" if file is None else str(file)

@@ -17,9 +17,10 @@ from experiments.data.examples import ClassificationData
 from experiments.data.hub import load_from_hub
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.splits import Indices
+from experiments.data.text import filled_lines_of
 from experiments.data.torch_datasets import DatasetExamples
 from experiments.errors import ConfigurationError, DataError, reading
-from experiments.files import LOCAL_DATA
+from experiments.files import LOCAL_DATA, read_file, text_of
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
 HUB_NAME, HUB_SPLITS = "ILSVRC/imagenet-1k", ("train", "validation")
@@ -115,7 +116,7 @@ class ImagenetDataModule(ClassificationDataModule):
             f"{TAIL_LIST} the published list; or give data.long_tailed=false"
         )
         with reading(path, remedy):
-            counts = json.loads(path.read_text())
+            counts = json.loads(text_of(read_file(path)))
         _check_profile(counts, path)
         try:
             return keep_counts(train.targets, counts, self.tail_seed, self.repeat_images)
@@ -163,7 +164,8 @@ def _listed(path: Path, train: DatasetFolder) -> Indices:
     """The numbers of the published list's images among all; a line is "train/n01440764/n01440764_10026.JPEG 0"."""
     root = Path(train.root).parent
     numbers = {file.removeprefix(f"{root}/"): number for number, (file, _) in enumerate(train.samples)}
-    names = [line.rpartition(" ")[0] for line in path.read_text().splitlines()]
+    with reading(path, FETCH_LISTS):
+        names = [line.rpartition(" ")[0] for line in filled_lines_of(read_file(path))]
     if missing := [name for name in names if name not in numbers]:
         raise DataError(
             f"{root}: {len(missing)} of the {len(names)} images of {path} are missing, the first is {missing[0]!r}; "

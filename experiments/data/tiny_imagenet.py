@@ -10,7 +10,9 @@ from typing import ClassVar
 from experiments.data.hub import EncodedImage, load_images
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
+from experiments.data.text import filled_lines_of
 from experiments.errors import DataError, reading
+from experiments.files import read_file
 from experiments.settings import AtLeastOne, validated_class
 
 HUB_NAME = "zh-plus/tiny-imagenet"
@@ -65,12 +67,12 @@ class TinyImagenetDataModule(SmallImageDataModule):
             if split == "train":
                 found = [(file, file.parts[-3]) for file in (archive / "train").glob("*/images/*.JPEG")]
             else:
-                lines = (archive / "val" / "val_annotations.txt").read_text().splitlines()
+                lines = filled_lines_of(read_file(archive / "val" / "val_annotations.txt"))
                 named = [line.split("\t")[:2] for line in lines]
                 found = [(archive / "val" / "images" / name, wnid) for name, wnid in named]
             found.sort(key=lambda one: int(one[0].stem.rpartition("_")[2]))  # 7 of n01443537_7.JPEG and of val_7.JPEG
             names = sorted({wnid for _, wnid in found})
-            return [(file.read_bytes(), names.index(wnid), str(file)) for file, wnid in found], names, str(archive)
+            return [(read_file(file), names.index(wnid), str(file)) for file, wnid in found], names, str(archive)
 
     def _set_wnids(self, names: Sequence[str], place: str) -> None:
         found = tuple(sorted({*names}))

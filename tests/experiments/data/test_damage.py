@@ -1,5 +1,6 @@
 """A missing, a truncated or a wrong file, another number of examples, a wrong setting: each is one clear error."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,15 @@ def test_damage(name: str, folder_of: Write, tmp_path: Path) -> None:
     for damage, spoil in {
         "truncated": lambda: file.write_bytes(content[: len(content) // 2]),
         "missing": file.unlink,
+        "a pipe": lambda: os.mkfifo(file),
     }.items():
         spoil()
         said = refusal(name, tmp_path, DataError, expected_examples=there)
         assert str(file) in said, (damage, said)
+        assert (f"{file.parent} holds " in said, "It is a pipe, not a file" in said) == (
+            damage == "missing",
+            damage == "a pipe",
+        )
         assert remedy in said or "paths.data=" in said, (damage, said)
 
 
@@ -87,7 +93,7 @@ def pairs_with(german: list[str]) -> Spoil:
 WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("airline", tweets_with(b"airline_sentiment", b"label"), ["record 1: has no airline_sentiment"]),
     ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment must be one of negative"]),
-    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["Tweets.csv: cannot be read", "0xe9"]),
+    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["Tweets.csv: cannot be read", "byte 0xe9 in line 2"]),
     ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be read"]),
     (
         "cifar100",
@@ -203,8 +209,13 @@ def test_counts_are_of_the_whole_data_set(cifar: Path) -> None:
 def test_a_file_for_a_prediction_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="SmallDataModule cannot read inputs from a file"):
         small().encode(tmp_path / "mine.txt")
-    for content in (None, b"caf\xe9\n"):  # the file is missing, or no text in UTF-8
-        if content:
-            (tmp_path / "mine.txt").write_bytes(content)
-        with pytest.raises(DataError, match=r"mine\.txt: cannot be read as input of CopyDataModule"):
-            ready("copy").encode(tmp_path / "mine.txt")
+    (tmp_path / "latin.txt").write_bytes(b"w4\ncaf\xe9\n")
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name, why in {
+        "gone.txt": "No such file or directory",
+        "latin.txt": "not a text in UTF-8: byte 0xe9 in line 2",
+        "pipe.txt": "It is a pipe, not a file",
+        "": "It is a folder, not a file",
+    }.items():
+        with pytest.raises(DataError, match=rf"{name}: cannot be read as input of CopyDataModule \(.*{why}"):
+            ready("copy").encode(tmp_path / name)
