@@ -1,7 +1,6 @@
 """ImageNet-1k and ImageNet-LT, from folders of photographs or from the Hugging Face hub."""
 
 import copy
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData
 from experiments.data.hub import load_from_hub
 from experiments.data.long_tail import ShotRule, keep_counts
+from experiments.data.pictures import picture_of, read_picture
 from experiments.data.splits import Indices
 from experiments.data.text import filled_lines_of
 from experiments.data.torch_datasets import DatasetExamples
@@ -91,7 +91,7 @@ class ImagenetDataModule(ClassificationDataModule):
             facts=facts,
             shot_rule=self.shots if self.long_tailed else None,
             groups=repeats,
-            encode=lambda content: (middle(Image.open(io.BytesIO(content)).convert("RGB"))[None], [""]),
+            encode=lambda content: (middle(picture_of(content))[None], [""]),
         )
 
     def _in_folders(self, root: Path) -> tuple[DatasetFolder, DatasetFolder]:
@@ -100,7 +100,7 @@ class ImagenetDataModule(ClassificationDataModule):
             f"data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} from the Hugging Face hub"
         )
         with reading(root, remedy):
-            train, test = (ImageFolder(str(root / side)) for side in (TRAIN, self.test_folder))
+            train, test = (ImageFolder(str(root / side), loader=read_picture) for side in (TRAIN, self.test_folder))
         if train.classes != test.classes or len(train.classes) != CLASSES:
             raise DataError(
                 f"{root}: {len(train.classes)} class folders in {TRAIN} and {len(test.classes)} in {self.test_folder}; "
@@ -151,7 +151,7 @@ class HubFolder(DatasetFolder):
         return self.sizes[int(Path(path).name)]
 
     def loader(self, path: str) -> Image.Image:
-        return Image.open(io.BytesIO(self.table[int(Path(path).name)]["image"]["bytes"])).convert("RGB")
+        return picture_of(self.table[int(Path(path).name)]["image"]["bytes"])
 
 
 def _examples(dataset: DatasetFolder, transform: v2.Transform) -> DatasetExamples:

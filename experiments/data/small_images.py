@@ -1,6 +1,5 @@
 """Data sets of images of one small size, decoded at the start and kept in memory as one tensor."""
 
-import io
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import pad
 from tqdm import tqdm
@@ -20,6 +18,7 @@ from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hashes import SHOWN_AFTER
 from experiments.data.hub import EncodedImage
 from experiments.data.long_tail import ShotRule, exponential_tail, keep_counts
+from experiments.data.pictures import picture_of
 from experiments.data.randomness import uniform
 from experiments.data.splits import Indices
 from experiments.errors import ConfigurationError, reading
@@ -78,7 +77,7 @@ class SmallImageDataModule(ClassificationDataModule):
         labels = np.empty(len(rows), dtype=np.int64)
         for number, (encoded, label, place) in enumerate(tqdm(rows, "decoding images", **SHOWN_AFTER)):
             with reading(place, self.fetch_again):
-                image = Image.open(io.BytesIO(encoded)).convert("RGB")
+                image = picture_of(encoded)
                 if image.size != (self.side, self.side) or label not in range(self.classes):
                     raise ValueError(
                         f"{image.width} × {image.height} pixels of class {label}; {self.side} × {self.side} pixels of "
@@ -100,7 +99,7 @@ class SmallImageDataModule(ClassificationDataModule):
             raise ConfigurationError(f"data.train_size={self.train_size} is not allowed: {error}") from error
 
     def _encode(self, content: bytes) -> tuple[Tensor, list[str]]:
-        image = Image.open(io.BytesIO(content)).convert("RGB").resize((self.side, self.side))
+        image = picture_of(content).resize((self.side, self.side))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)[None], [f"resized to {self.side} × {self.side}"]
 
 
