@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Literal
@@ -64,6 +65,10 @@ class AirlineDataModule(ClassificationDataModule):
             for column in COLUMNS:
                 if not (record.get(column) or "").strip():  # as in a file that is cut off
                     raise DataError(f"{source}, record {number}: has no {column}; {FETCH_AGAIN}")
+            if not re.fullmatch("[0-9]+", record["tweet_id"]):  # a spreadsheet makes 5.70306E+17 of many ids
+                raise DataError(
+                    f"{source}, record {number}: tweet_id={record['tweet_id']} is not a whole number; {FETCH_AGAIN}"
+                )
             if record["airline_sentiment"] not in CLASS_NAMES:
                 raise DataError(
                     f"{source}, record {number}: airline_sentiment must be one of {', '.join(CLASS_NAMES)}; "

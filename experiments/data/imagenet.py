@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ HUB_NAME, HUB_SPLITS = "ILSVRC/imagenet-1k", ("train", "validation")
 CLASSES = 1000
 TRAIN = "train"
 RESTORE = "restore its images"
+WNID = re.compile(r"n\d{8}")
 
 TAIL_LIST = "imagenet_lt/ImageNet_LT_train.txt"
 TAIL_COUNTS = "imagenet_lt/ImageNet_LT_train.json"
@@ -106,6 +108,8 @@ class ImagenetDataModule(ClassificationDataModule):
                 f"{root}: {len(train.classes)} class folders in {TRAIN} and {len(test.classes)} in {self.test_folder}; "
                 f"both must have the same {CLASSES}, named by their WordNet ids as n01440764"
             )
+        if wrong := [name for name in train.classes if not WNID.fullmatch(name)]:  # the order of the classes is wrong
+            raise DataError(f"{root}: the class folder {wrong[0]} must be named by its WordNet id, as n01440764")
         return train, test
 
     def _sampled(self, train: DatasetFolder) -> Indices:
@@ -117,6 +121,8 @@ class ImagenetDataModule(ClassificationDataModule):
         )
         with reading(path, remedy):
             counts = json.loads(text_of(read_file(path)))
+            if not (isinstance(counts, list) and counts and all(type(count) is int for count in counts)):
+                raise ValueError("no list of whole numbers")
         _check_profile(counts, path)
         try:
             return keep_counts(train.targets, counts, self.tail_seed, self.repeat_images)
@@ -165,12 +171,19 @@ def _listed(path: Path, train: DatasetFolder) -> Indices:
     root = Path(train.root).parent
     numbers = {file.removeprefix(f"{root}/"): number for number, (file, _) in enumerate(train.samples)}
     with reading(path, FETCH_LISTS):
-        names = [line.rpartition(" ")[0] for line in filled_lines_of(read_file(path))]
+        lines = [line.rpartition(" ") for line in filled_lines_of(read_file(path))]
+    names = [name for name, _, _ in lines]
     if missing := [name for name in names if name not in numbers]:
         raise DataError(
             f"{root}: {len(missing)} of the {len(names)} images of {path} are missing, the first is {missing[0]!r}; "
             f"{RESTORE}, or for the list, {FETCH_LISTS}"
         )
+    for name, _, label in lines:
+        if label != (expected := str(train.targets[numbers[name]])):
+            raise DataError(
+                f"{path}: {name} has class {label}; its folder is class {expected}, counted from 0 in the order of the "
+                f"WordNet ids; {FETCH_LISTS}"
+            )
     kept = np.array([numbers[name] for name in names], dtype=np.int64)
     _check_profile(np.bincount(np.array(train.targets)[kept], minlength=CLASSES).tolist(), path)
     return kept

@@ -1,6 +1,5 @@
 """Tiny ImageNet, from parquet files, the official archive or the Hugging Face hub."""
 
-import re
 from collections.abc import Sequence
 from itertools import groupby, islice
 from operator import itemgetter
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from experiments.data.hub import EncodedImage, load_images
+from experiments.data.imagenet import WNID
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.data.text import filled_lines_of
@@ -77,7 +77,7 @@ class TinyImagenetDataModule(SmallImageDataModule):
     def _set_wnids(self, names: Sequence[str], place: str) -> None:
         found = tuple(sorted({*names}))
         allowed = self.wnids or found  # the training images are read first
-        wrong = [name for name in found if name not in allowed or not re.fullmatch(r"n\d{8}", name)]
+        wrong = [name for name in found if name not in allowed or not WNID.fullmatch(name)]
         if wrong or len(found) != self.classes:
             one = f", {wrong[0]} among them" if wrong else ""
             raise DataError(

@@ -94,6 +94,7 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("airline", tweets_with(b"airline_sentiment", b"label"), ["record 1: has no airline_sentiment"]),
     ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment must be one of negative"]),
     ("airline", tweets_with(b"the late", b"the l\xe9te"), ["Tweets.csv: cannot be read", "byte 0xe9 in line 2"]),
+    ("airline", tweets_with(b"100,neg", b"5.70306E+17,neg"), ["record 1: tweet_id=5.70306E+17 is not a whole number"]),
     ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be read"]),
     (
         "cifar100",
@@ -126,6 +127,11 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("pairs", pairs_with(GERMAN[:-1]), ["test.de has 19 lines, but", "test.en has 20"]),
     ("pairs", pairs_with([""] * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
     ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),
+    (
+        "imagenet",
+        lambda home: [file.rename(file.with_name("goldfish")) for file in home.glob(f"photos/*/{WNIDS[1]}")],
+        ["the class folder goldfish must be named by its WordNet id, as n01440764"],
+    ),
     (
         "imagenet",
         lambda home: shutil.rmtree(home / "photos/train" / WNIDS[1]),

@@ -142,6 +142,11 @@ def test_wrong_counts_and_lists_and_too_few_images_are_refused(photos: Path) -> 
     said = refusal("imagenet", photos, DataError, long_tailed=True)
     assert "class 0 has 1 examples, 3 are to be kept" in said
     assert "data.repeat_images=true" in said
+    write_counts(photos, {"annotations": []})  # as BBN's file of this name
+    assert f"{path}: cannot be read (no list of whole numbers)" in refusal("imagenet", photos, DataError, **LONG_TAILED)
+    path = write_list(photos, [*PUBLISHED[:-1], PUBLISHED[-1].replace(" 2", " 1")])
+    said = refusal("imagenet", photos, DataError, long_tailed=True)
+    assert f"{path}: train/{WNIDS[2]}/{WNIDS[2]}_1.JPEG has class 1; its folder is class 2" in said
     path = write_list(photos, [*PUBLISHED[:-1], *listed((2, 77))])
     said = refusal("imagenet", photos, DataError, long_tailed=True)
     assert f"1 of the 6 images of {path} are missing, the first is 'train/{WNIDS[2]}/{WNIDS[2]}_77.JPEG'" in said
