@@ -125,7 +125,7 @@ def read_record(text: str, place: str) -> Record:
     """
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: thousands of brackets
         raise RecordError(f"{place}: not a JSON object ({error}); {_REMEDY}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{place}: {reprlib.repr(content)} is not a JSON object; remove it")

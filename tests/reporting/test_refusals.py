@@ -14,6 +14,7 @@ CLAIM, PAIR = "rows: [learned], against: [softmax]", "[0.910, 0.006]"
 # A file, the text in it that is replaced (None: all of it), the new text, and what the line says after the file.
 DAMAGE = [
     (RECORDS, None, b"\xff\xfe", ": not a text in UTF-8: byte 0xff in line 1; restore"),
+    (DECLARATION, None, "[" * 10_000, ": maximum recursion depth exceeded"),
     (RECORDS, None, "\n", ": the file is empty; restore it, or remove it and collect it again"),
     (DECLARATION, "compared: a", "compared: b\n    compared: a", ": found duplicate key compared in line 15; "),
     (DECLARATION, "title: A", "titel: A", ": the key tables.small.titel is not known"),
