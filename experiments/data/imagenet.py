@@ -21,7 +21,7 @@ from experiments.data.splits import Indices
 from experiments.data.text import filled_lines_of
 from experiments.data.torch_datasets import DatasetExamples
 from experiments.errors import ConfigurationError, DataError, reading
-from experiments.files import LOCAL_DATA, read_file, text_of
+from experiments.files import LOCAL_DATA, names_in, read_file, text_of
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
 HUB_NAME, HUB_SPLITS = "ILSVRC/imagenet-1k", ("train", "validation")
@@ -98,8 +98,9 @@ class ImagenetDataModule(ClassificationDataModule):
 
     def _in_folders(self, root: Path) -> tuple[DatasetFolder, DatasetFolder]:
         remedy = (
-            f"{TRAIN} and {self.test_folder} must hold photographs as <wnid>/*.JPEG: name the folder with paths.data, "
-            f"data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} from the Hugging Face hub"
+            f"{names_in(root)}; {TRAIN} and {self.test_folder} must hold photographs as <wnid>/*.JPEG: name the folder "
+            f"with paths.data, data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} "
+            "from the Hugging Face hub"
         )
         with reading(root, remedy):
             train, test = (ImageFolder(str(root / side), loader=read_picture) for side in (TRAIN, self.test_folder))

@@ -32,7 +32,7 @@ class SmallImageDataModule(ClassificationDataModule):
     """Small images, complete, long-tailed or cut to a balanced subset; inputs are uint8 [n, 3, side, side].
 
     Arguments: `conf/data/cifar100.yaml`. A subclass defines `read`, the number of classes, the side of an image in
-    pixels, and for messages where to get the data set.
+    pixels, the folder of its parquet files, and for messages where to get the data set.
     """
 
     folder: Path | None = None
@@ -46,6 +46,7 @@ class SmallImageDataModule(ClassificationDataModule):
     classes: ClassVar[int]
     side: ClassVar[int]
     fetch_again: ClassVar[str]
+    own_folder: ClassVar[str]  # of the parquet files
 
     @abstractmethod
     def read(self, split: str) -> tuple[Images, Indices, str]:
@@ -85,6 +86,11 @@ class SmallImageDataModule(ClassificationDataModule):
                     )
                 images[number], labels[number] = np.asarray(image), label
         return images, labels
+
+    def unpacked(self, archive: str) -> Path | None:
+        """The folder that an archive unpacks to, if it is below `folder`; some programs put it into another folder."""
+        homes = [self.folder / name for name in (archive, self.own_folder, "")] if self.folder else []
+        return next((home / archive for home in homes if (home / archive).is_dir()), None)
 
     def _kept(self, labels: Indices) -> Indices:
         """The indices of the training images that `imbalance` or `train_size` keeps."""

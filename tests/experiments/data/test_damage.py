@@ -111,6 +111,11 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ),
     (
         "tiny_imagenet",
+        archive_with(lambda home: (home / "train").rename(home / "training")),
+        ["train: cannot be read (no train/<wnid>/images/*.JPEG; ", "holds training/, val/)"],
+    ),
+    (
+        "tiny_imagenet",
         archive_with(lambda home: (home / "train" / TINY_WNIDS[5]).rename(home / "train/goldfish")),
         ["has 200 classes, goldfish among them; 200"],
     ),
@@ -126,7 +131,11 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ),
     ("pairs", pairs_with(GERMAN[:-1]), ["test.de has 19 lines, but", "test.en has 20"]),
     ("pairs", pairs_with([""] * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
-    ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),
+    (
+        "imagenet",
+        lambda home: shutil.rmtree(home / "photos/val"),
+        ["photos: cannot be read", "photos holds train/; ", "data.test_folder"],
+    ),
     (
         "imagenet",
         lambda home: [file.rename(file.with_name("goldfish")) for file in home.glob(f"photos/*/{WNIDS[1]}")],
