@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from experiments.data.pictures import picture_of, read_picture
 from experiments.data.splits import Indices
 from experiments.data.text import filled_lines_of
 from experiments.data.torch_datasets import DatasetExamples
+from experiments.data.wordnet import WNID
 from experiments.errors import ConfigurationError, DataError, reading
 from experiments.files import LOCAL_DATA, names_in, read_file, text_of
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
@@ -28,7 +28,6 @@ HUB_NAME, HUB_SPLITS = "ILSVRC/imagenet-1k", ("train", "validation")
 CLASSES = 1000
 TRAIN = "train"
 RESTORE = "restore its images"
-WNID = re.compile(r"n\d{8}")
 
 TAIL_LIST = "imagenet_lt/ImageNet_LT_train.txt"
 TAIL_COUNTS = "imagenet_lt/ImageNet_LT_train.json"

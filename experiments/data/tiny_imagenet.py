@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from experiments.data.hub import EncodedImage, load_images
-from experiments.data.imagenet import WNID
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.data.text import filled_lines_of
+from experiments.data.wordnet import WNID
 from experiments.errors import DataError, reading
 from experiments.files import names_in, read_file
 from experiments.settings import AtLeastOne, validated_class
