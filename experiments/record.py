@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
 from experiments.errors import UserError
+from experiments.files import read_file, text_of
 from experiments.metric_catalogue import metric
 
 SCHEMA = 1  # the format of a record; increase it when readers must distinguish old records from new ones
@@ -109,11 +110,11 @@ def out_of_range(row: Mapping[str, float]) -> str | None:
 def read_text(path: Path, remedy: str) -> str:
     """The text of a file in UTF-8; raises a RecordError that names the fault and the remedy."""
     try:
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RecordError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start}); {remedy}") from error
+        return text_of(read_file(path))
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
+    except ValueError as error:
+        raise RecordError(f"{path}: {error}; {remedy}") from error
 
 
 def read_record(text: str, place: str) -> Record:
@@ -124,7 +125,7 @@ def read_record(text: str, place: str) -> Record:
     """
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: thousands of brackets
         raise RecordError(f"{place}: not a JSON object ({error}); {_REMEDY}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{place}: {reprlib.repr(content)} is not a JSON object; remove it")

@@ -312,7 +312,7 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple
         DataError: the data set cannot be loaded, or differs from the run's data set.
     """
     file, weights = Path(folder) / RECORD, Path(folder) / WEIGHTS
-    if not file.is_file():
+    if not file.exists():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
     record, remedy = load_record(file), "repeat the run with keep_weights=true force=true"
     settings = settings_of_record(record, {})

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.errors import DataError, reading
+from experiments.files import read_file
 
 
 def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
@@ -22,7 +23,7 @@ def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
         raise DataError(f"no folder of data sets is given; {remedy}, then give --data FOLDER, or DATA=FOLDER to make")
     file = data / entry["file"]
     with reading(file, remedy):
-        content = file.read_bytes()
+        content = read_file(file)
     if (found := hashlib.sha256(content).hexdigest()) != entry["sha256"]:
         raise DataError(f"{file}: its SHA-256 is {found}, but {entry['sha256']} is expected; {remedy}")
     return content

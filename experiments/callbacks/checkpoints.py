@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from experiments.callbacks.curves import Curves
-from experiments.files import replace_atomically
+from experiments.files import check_file, replace_atomically
 from experiments.modules.base import OutputModule
 
 
@@ -32,6 +32,7 @@ def finished_epochs(last: Path, best: Path | None = None) -> int:
 
 def _is_whole(file: Path) -> bool:
     try:
+        check_file(file)
         with zipfile.ZipFile(file) as opened:
             return opened.testzip() is None
     except Exception:  # zipfile has a kind of error for each kind of damage

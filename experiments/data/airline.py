@@ -1,6 +1,8 @@
 """The Airline Tweets data set: three sentiments, from the Hugging Face hub or from a folder."""
 
 import csv
+import io
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Literal
@@ -13,8 +15,9 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import load_from_hub
 from experiments.data.splits import Indices, groups_of_repeats, oversampled, stratified_group_split
-from experiments.data.text import Tokenize, Vocabulary, lines_of, tweet_tokens
+from experiments.data.text import Tokenize, Vocabulary, filled_lines_of, tweet_tokens
 from experiments.errors import DataError, reading
+from experiments.files import read_file, text_of
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated_class
 
 CLASS_NAMES = ("negative", "neutral", "positive")
@@ -62,6 +65,10 @@ class AirlineDataModule(ClassificationDataModule):
             for column in COLUMNS:
                 if not (record.get(column) or "").strip():  # as in a file that is cut off
                     raise DataError(f"{source}, record {number}: has no {column}; {FETCH_AGAIN}")
+            if not re.fullmatch("[0-9]+", record["tweet_id"]):  # a spreadsheet makes 5.70306E+17 of many ids
+                raise DataError(
+                    f"{source}, record {number}: tweet_id={record['tweet_id']} is not a whole number; {FETCH_AGAIN}"
+                )
             if record["airline_sentiment"] not in CLASS_NAMES:
                 raise DataError(
                     f"{source}, record {number}: airline_sentiment must be one of {', '.join(CLASS_NAMES)}; "
@@ -94,8 +101,8 @@ class AirlineDataModule(ClassificationDataModule):
             sizes={"vocabulary_size": len(vocabulary)},
             groups=torch.from_numpy(groups[train]),
             encode=lambda content: (
-                vocabulary.encode(self.tokenize(lines_of(content)), self.max_length),
-                lines_of(content),
+                vocabulary.encode(self.tokenize(filled_lines_of(content)), self.max_length),
+                filled_lines_of(content),
             ),
         )
 
@@ -115,5 +122,5 @@ class AirlineDataModule(ClassificationDataModule):
 
 def _of_file(path: Path) -> list[Record]:
     remedy = f"{FETCH_AGAIN}, as {FILE_NAME} in the folder paths.data, or give paths.data=null to load it from the hub"
-    with reading(path, remedy), path.open(encoding="utf-8-sig", newline="") as file:
-        return [*csv.DictReader(file, strict=True)]
+    with reading(path, remedy):
+        return [*csv.DictReader(io.StringIO(text_of(read_file(path)), newline=""), strict=True)]

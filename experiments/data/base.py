@@ -18,6 +18,7 @@ from experiments.data.hashes import content_hash
 from experiments.data.samplers import BatchDivision, ClassSampler, EpochSampler, TrainingSampler, evaluation_batches
 from experiments.data.splits import Indices, stratified_group_split
 from experiments.errors import ConfigurationError, DataError, UserError
+from experiments.files import read_file
 from experiments.settings import AtLeastOne, Seed, Share, Workers, validated_class
 
 Batches = EpochSampler | Sequence[BatchIndices]
@@ -95,7 +96,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
         try:
-            return self.data.encode(file.read_bytes())
+            return self.data.encode(read_file(file))
         except Exception as error:  # decoders of text and images raise errors that share no base class
             raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
 

@@ -1,6 +1,7 @@
 """CIFAR-100, from a folder, the Hugging Face hub or torchvision's download."""
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,11 +11,11 @@ from experiments.data.hub import load_images
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.errors import reading
-from experiments.files import LOCAL_DATA
+from experiments.files import LOCAL_DATA, names_in
 from experiments.settings import validated_class
 
 HUB_NAME = "uoft-cs/cifar100"
-FOLDER = "cifar100"
+ARCHIVE = "cifar-100-python"  # as the official archive unpacks
 
 
 @validated_class
@@ -30,28 +31,31 @@ class Cifar100DataModule(SmallImageDataModule):
     classes: ClassVar[int] = 100
     side: ClassVar[int] = 32
     fetch_again: ClassVar[str] = f"fetch it again, from {HUB_NAME} on the Hugging Face hub"
+    own_folder: ClassVar[str] = "cifar100"
 
     def read(self, split: str) -> tuple[Images, Indices, str]:
-        in_folder = self.folder is not None and (self.folder / FOLDER).is_dir()
-        if not in_folder and (self.folder or self.source == "torchvision"):
-            return self._of_torchvision(split)
+        if self.folder is None and self.source == "torchvision":
+            return self._of_torchvision(LOCAL_DATA, split)
+        if unpacked := self.unpacked(ARCHIVE):
+            return self._of_torchvision(unpacked.parent, split)
         remedy = (
-            f"{self.fetch_again}, as {FOLDER}/train.parquet and test.parquet in the folder paths.data, or have it "
-            "fetched with paths.data=null, and where the hub cannot be reached data.source=torchvision"
+            f"{self.fetch_again}, as {self.own_folder}/train.parquet and test.parquet in the folder paths.data, or "
+            f"unpack the official archive there, to {ARCHIVE}, or have it fetched with paths.data=null, and where the "
+            "hub cannot be reached data.source=torchvision"
         )
-        file = self.folder / FOLDER / f"{split}.parquet" if in_folder else None
-        rows, _, place = load_images(file, HUB_NAME, split, "img", "fine_label", remedy)
+        own = self.folder and self.folder / self.own_folder
+        rows, _, place = load_images(own, HUB_NAME, split, "img", "fine_label", remedy)
         return *self.decode(rows), place
 
-    def _of_torchvision(self, split: str) -> tuple[Images, Indices, str]:
+    def _of_torchvision(self, home: Path, split: str) -> tuple[Images, Indices, str]:
         from torchvision.datasets import CIFAR100
 
-        folder = self.folder or LOCAL_DATA
+        place = home / ARCHIVE
         remedy = (
-            f"it holds neither {FOLDER}/{split}.parquet nor torchvision's cifar-100-python, or it cannot be fetched: "
-            "name the folder that does with paths.data, or give paths.data=null"
+            f"{names_in(place)}; the published files train, test and meta are expected, with their MD5: unpack the "
+            "official archive again and name its folder with paths.data, or give paths.data=null data.source=hub"
         )
         download_lock = FileLock(LOCAL_DATA / "cifar100.lock") if self.folder is None else nullcontext()
-        with reading(folder, remedy), download_lock:  # one run of a sweep downloads, and the others wait
-            found = CIFAR100(str(folder), train=split == "train", download=self.folder is None)
-        return found.data, np.array(found.targets, dtype=np.int64), f"{folder}/cifar-100-python"
+        with reading(place, remedy), download_lock:  # one run of a sweep downloads, and the others wait
+            found = CIFAR100(str(home), train=split == "train", download=self.folder is None)
+        return found.data, np.array(found.targets, dtype=np.int64), str(place)

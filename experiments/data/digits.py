@@ -1,18 +1,19 @@
 """The handwritten digits that ship inside scikit-learn: 1,797 images, nothing to download."""
 
-import io
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 from torch import Tensor
 
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.long_tail import ShotRule, exponential_tail
+from experiments.data.pictures import picture_of
 from experiments.data.splits import stratified_group_split
+from experiments.data.text import lines_of
 from experiments.settings import OpenShare, Ratio, Seed, validated_class
 
 SIDE = 8
@@ -64,7 +65,7 @@ class DigitsDataModule(ClassificationDataModule):
 def _encode(content: bytes) -> tuple[Tensor, list[str]]:
     """Inputs of a grey image of 8 × 8 pixels, white on black, or of a text with 64 numbers from 0 to 16 a line."""
     try:
-        image = Image.open(io.BytesIO(content))
+        image = picture_of(content)
     except UnidentifiedImageError:
         return _encode_text(content)
     if image.size != (SIDE, SIDE):
@@ -75,7 +76,7 @@ def _encode(content: bytes) -> tuple[Tensor, list[str]]:
 
 def _encode_text(content: bytes) -> tuple[Tensor, list[str]]:
     rows: dict[str, list[float]] = {}
-    for number, line in enumerate(content.decode().splitlines(), 1):
+    for number, line in enumerate(lines_of(content), 1):
         if fields := line.replace(",", " ").split():
             row = rows[f"line {number}"] = [float(field) for field in fields]
             if len(row) != SIDE * SIDE or not all(0 <= value <= BRIGHTEST for value in row):

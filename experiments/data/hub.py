@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import reading
+from experiments.files import check_file
 
 EncodedImage = tuple[bytes, int, str]  # its content, the number of its class, and its place, for messages
 
@@ -21,22 +22,32 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
 
 
 def load_images(
-    file: Path | None, name: str, split: str, image: str, label: str, remedy: str
+    folder: Path | None, name: str, split: str, image: str, label: str, remedy: str
 ) -> tuple[list[EncodedImage], list[str], str]:
-    """Encoded images from a parquet file, or from the hub if it is None; the names of their classes; their place.
+    """Encoded images from a parquet file, or from the hub without a folder; the names of their classes; their place.
 
     `image` and `label` name the columns of the images and of their class numbers; for the rest see `load_from_hub`.
     """
     from datasets import Dataset, Image
     from pyarrow import parquet
 
-    if file is None:
-        table = load_from_hub(name, split, remedy)
+    if folder is None:
+        table, place = load_from_hub(name, split, remedy), f"{name} on the Hugging Face hub"
     else:
-        with reading(file, remedy):
+        file = _parquet_file(folder, split)
+        place = str(file)
+        with reading(place, remedy):
+            check_file(file)
             table = Dataset(parquet.read_table(file)).select_columns([image, label])
     encoded = table.cast_column(image, Image(decode=False))[image][:]
-    place = f"{name} on the Hugging Face hub" if file is None else str(file)
     rows = zip(encoded, table[label], strict=True)
     images = [(one["bytes"], own, f"{place}, {split}, row {number}") for number, (one, own) in enumerate(rows)]
     return images, getattr(table.features[label], "names", []), place
+
+
+def _parquet_file(folder: Path, split: str) -> Path:
+    """The file of a split, by our name or by the hub's; the first of our names if there is none."""
+    names = f"{split}.parquet", f"{split}-00000-of-00001*.parquet"
+    places = folder, folder / "data", folder / folder.name  # as copies of the hub's repositories have them
+    found = (file for place in places for name in names for file in sorted(place.glob(name)))
+    return next(found, folder / names[0])

@@ -1,7 +1,6 @@
 """ImageNet-1k and ImageNet-LT, from folders of photographs or from the Hugging Face hub."""
 
 import copy
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +15,13 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData
 from experiments.data.hub import load_from_hub
 from experiments.data.long_tail import ShotRule, keep_counts
+from experiments.data.pictures import picture_of, read_picture
 from experiments.data.splits import Indices
+from experiments.data.text import filled_lines_of
 from experiments.data.torch_datasets import DatasetExamples
+from experiments.data.wordnet import WNID
 from experiments.errors import ConfigurationError, DataError, reading
-from experiments.files import LOCAL_DATA
+from experiments.files import LOCAL_DATA, names_in, read_file, text_of
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
 HUB_NAME, HUB_SPLITS = "ILSVRC/imagenet-1k", ("train", "validation")
@@ -90,21 +92,24 @@ class ImagenetDataModule(ClassificationDataModule):
             facts=facts,
             shot_rule=self.shots if self.long_tailed else None,
             groups=repeats,
-            encode=lambda content: (middle(Image.open(io.BytesIO(content)).convert("RGB"))[None], [""]),
+            encode=lambda content: (middle(picture_of(content))[None], [""]),
         )
 
     def _in_folders(self, root: Path) -> tuple[DatasetFolder, DatasetFolder]:
         remedy = (
-            f"{TRAIN} and {self.test_folder} must hold photographs as <wnid>/*.JPEG: name the folder with paths.data, "
-            f"data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} from the Hugging Face hub"
+            f"{names_in(root)}; {TRAIN} and {self.test_folder} must hold photographs as <wnid>/*.JPEG: name the folder "
+            f"with paths.data, data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} "
+            "from the Hugging Face hub"
         )
         with reading(root, remedy):
-            train, test = (ImageFolder(str(root / side)) for side in (TRAIN, self.test_folder))
+            train, test = (ImageFolder(str(root / side), loader=read_picture) for side in (TRAIN, self.test_folder))
         if train.classes != test.classes or len(train.classes) != CLASSES:
             raise DataError(
                 f"{root}: {len(train.classes)} class folders in {TRAIN} and {len(test.classes)} in {self.test_folder}; "
                 f"both must have the same {CLASSES}, named by their WordNet ids as n01440764"
             )
+        if wrong := [name for name in train.classes if not WNID.fullmatch(name)]:  # the order of the classes is wrong
+            raise DataError(f"{root}: the class folder {wrong[0]} must be named by its WordNet id, as n01440764")
         return train, test
 
     def _sampled(self, train: DatasetFolder) -> Indices:
@@ -115,7 +120,9 @@ class ImagenetDataModule(ClassificationDataModule):
             f"{TAIL_LIST} the published list; or give data.long_tailed=false"
         )
         with reading(path, remedy):
-            counts = json.loads(path.read_text())
+            counts = json.loads(text_of(read_file(path)))
+            if not (isinstance(counts, list) and counts and all(type(count) is int for count in counts)):
+                raise ValueError("no list of whole numbers")
         _check_profile(counts, path)
         try:
             return keep_counts(train.targets, counts, self.tail_seed, self.repeat_images)
@@ -150,7 +157,7 @@ class HubFolder(DatasetFolder):
         return self.sizes[int(Path(path).name)]
 
     def loader(self, path: str) -> Image.Image:
-        return Image.open(io.BytesIO(self.table[int(Path(path).name)]["image"]["bytes"])).convert("RGB")
+        return picture_of(self.table[int(Path(path).name)]["image"]["bytes"])
 
 
 def _examples(dataset: DatasetFolder, transform: v2.Transform) -> DatasetExamples:
@@ -163,12 +170,20 @@ def _listed(path: Path, train: DatasetFolder) -> Indices:
     """The numbers of the published list's images among all; a line is "train/n01440764/n01440764_10026.JPEG 0"."""
     root = Path(train.root).parent
     numbers = {file.removeprefix(f"{root}/"): number for number, (file, _) in enumerate(train.samples)}
-    names = [line.rpartition(" ")[0] for line in path.read_text().splitlines()]
+    with reading(path, FETCH_LISTS):
+        lines = [line.rpartition(" ") for line in filled_lines_of(read_file(path))]
+    names = [name for name, _, _ in lines]
     if missing := [name for name in names if name not in numbers]:
         raise DataError(
             f"{root}: {len(missing)} of the {len(names)} images of {path} are missing, the first is {missing[0]!r}; "
             f"{RESTORE}, or for the list, {FETCH_LISTS}"
         )
+    for name, _, label in lines:
+        if label != (expected := str(train.targets[numbers[name]])):
+            raise DataError(
+                f"{path}: {name} has class {label}; its folder is class {expected}, counted from 0 in the order of the "
+                f"WordNet ids; {FETCH_LISTS}"
+            )
     kept = np.array([numbers[name] for name in names], dtype=np.int64)
     _check_profile(np.bincount(np.array(train.targets)[kept], minlength=CLASSES).tolist(), path)
     return kept

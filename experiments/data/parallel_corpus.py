@@ -12,9 +12,10 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from experiments.data.hub import load_from_hub
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
+from experiments.data.text import lines_of
 from experiments.data.translation import Pair, SentencePairs, TranslationData, TranslationDataModule
 from experiments.errors import ConfigurationError, DataError, reading
-from experiments.files import LOCAL_DATA, kept
+from experiments.files import LOCAL_DATA, kept, read_file
 from experiments.settings import AtLeastOne, validated_class
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}  # by their names on the hub
@@ -101,8 +102,7 @@ class ParallelCorpusDataModule(TranslationDataModule):
 
     def _lines(self, path: Path) -> list[str]:
         with reading(path, f"fetch it again, or give paths.data=null to load {self.hub} from the Hugging Face hub"):
-            # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
-            return path.read_bytes().removesuffix(b"\n").decode().split("\n")
+            return lines_of(read_file(path))
 
     def _from_hub(self, split: str) -> list[Pair]:
         hub_split, file = SPLITS[split], f"{self.name}/{getattr(self, split)}"

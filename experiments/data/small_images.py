@@ -1,6 +1,5 @@
 """Data sets of images of one small size, decoded at the start and kept in memory as one tensor."""
 
-import io
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import pad
 from tqdm import tqdm
@@ -20,6 +18,7 @@ from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hashes import SHOWN_AFTER
 from experiments.data.hub import EncodedImage
 from experiments.data.long_tail import ShotRule, exponential_tail, keep_counts
+from experiments.data.pictures import picture_of
 from experiments.data.randomness import uniform
 from experiments.data.splits import Indices
 from experiments.errors import ConfigurationError, reading
@@ -33,7 +32,7 @@ class SmallImageDataModule(ClassificationDataModule):
     """Small images, complete, long-tailed or cut to a balanced subset; inputs are uint8 [n, 3, side, side].
 
     Arguments: `conf/data/cifar100.yaml`. A subclass defines `read`, the number of classes, the side of an image in
-    pixels, and for messages where to get the data set.
+    pixels, the folder of its parquet files, and for messages where to get the data set.
     """
 
     folder: Path | None = None
@@ -47,6 +46,7 @@ class SmallImageDataModule(ClassificationDataModule):
     classes: ClassVar[int]
     side: ClassVar[int]
     fetch_again: ClassVar[str]
+    own_folder: ClassVar[str]  # of the parquet files
 
     @abstractmethod
     def read(self, split: str) -> tuple[Images, Indices, str]:
@@ -78,7 +78,7 @@ class SmallImageDataModule(ClassificationDataModule):
         labels = np.empty(len(rows), dtype=np.int64)
         for number, (encoded, label, place) in enumerate(tqdm(rows, "decoding images", **SHOWN_AFTER)):
             with reading(place, self.fetch_again):
-                image = Image.open(io.BytesIO(encoded)).convert("RGB")
+                image = picture_of(encoded)
                 if image.size != (self.side, self.side) or label not in range(self.classes):
                     raise ValueError(
                         f"{image.width} × {image.height} pixels of class {label}; {self.side} × {self.side} pixels of "
@@ -86,6 +86,11 @@ class SmallImageDataModule(ClassificationDataModule):
                     )
                 images[number], labels[number] = np.asarray(image), label
         return images, labels
+
+    def unpacked(self, archive: str) -> Path | None:
+        """The folder that an archive unpacks to, if it is below `folder`; some programs put it into another folder."""
+        homes = [self.folder / name for name in (archive, self.own_folder, "")] if self.folder else []
+        return next((home / archive for home in homes if (home / archive).is_dir()), None)
 
     def _kept(self, labels: Indices) -> Indices:
         """The indices of the training images that `imbalance` or `train_size` keeps."""
@@ -100,7 +105,7 @@ class SmallImageDataModule(ClassificationDataModule):
             raise ConfigurationError(f"data.train_size={self.train_size} is not allowed: {error}") from error
 
     def _encode(self, content: bytes) -> tuple[Tensor, list[str]]:
-        image = Image.open(io.BytesIO(content)).convert("RGB").resize((self.side, self.side))
+        image = picture_of(content).resize((self.side, self.side))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)[None], [f"resized to {self.side} × {self.side}"]
 
 

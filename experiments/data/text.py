@@ -1,4 +1,4 @@
-"""From the text of tweets to rows of token numbers."""
+"""The lines of a text; from the text of tweets to rows of token numbers."""
 
 import html
 import re
@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from experiments.files import text_of
+
 Tokenize = Callable[[Sequence[str]], list[list[str]]]  # the tokens of each tweet
 
 
 def lines_of(content: bytes) -> list[str]:
-    """The lines of a text in UTF-8 that are not blank, without the spaces around them.
+    """The lines of a text, blank ones too, without the spaces around them, by the rules of data/README.md."""
+    return [line.strip() for line in text_of(content).removesuffix("\n").split("\n")]
 
-    Only a newline ends a line: `str.splitlines` also cuts at characters that sentences hold.
-    """
-    lines = (line.strip() for line in content.decode("utf-8-sig").split("\n"))
-    return [line for line in lines if line]
+
+def filled_lines_of(content: bytes) -> list[str]:
+    """The lines of a text that are not blank, as `lines_of`."""
+    return [line for line in lines_of(content) if line]
 
 
 def tweet_tokens(texts: Sequence[str]) -> list[list[str]]:

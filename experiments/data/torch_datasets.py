@@ -1,6 +1,7 @@
 """Any two torch Datasets of inputs and class numbers, such as torchvision's, as a data module."""
 
 import struct
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from os.path import getsize
 from typing import Any
@@ -12,11 +13,13 @@ from PIL.Image import DecompressionBombError, Image
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 from torchvision.datasets import DatasetFolder
+from torchvision.datasets.folder import default_loader
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, sizes_of
 from experiments.data.hashes import digest_by_reading, folder_digest, tensor_digest
+from experiments.data.pictures import in_rgb, read_picture
 from experiments.data.randomness import seed_generators
 from experiments.errors import DataError, reading
 from experiments.settings import validated_class
@@ -29,8 +32,9 @@ DAMAGE = (OSError, SyntaxError, EOFError, struct.error, DecompressionBombError)
 class TorchDatasetModule(ClassificationDataModule):
     """Two torch Datasets that give pairs of an input and a class number.
 
-    An input is a tensor, an array, or a PIL image, which becomes uint8 [channels, height, width]. Random transforms are
-    seeded for each example and epoch, so results do not depend on the number of workers. Without `class_names` the
+    An input is a tensor, an array, or a PIL image, which becomes uint8 [channels, height, width], with one channel if
+    it is grey and three otherwise. The pictures of a folder are read by the rules of data/README.md. Random transforms
+    are seeded for each example and epoch, so results do not depend on the number of workers. Without `class_names` the
     names are `train.classes`, or else numbers.
     """
 
@@ -39,6 +43,9 @@ class TorchDatasetModule(ClassificationDataModule):
     class_names: list[str] | None = None
 
     def load(self) -> ClassificationData:
+        for dataset in (self.train, self.test):
+            if getattr(dataset, "loader", None) is default_loader:  # of a folder of pictures
+                dataset.loader = read_picture
         train, test = (DatasetExamples(dataset, class_numbers(dataset)) for dataset in (self.train, self.test))
         names = self.class_names or getattr(self.train, "classes", None) or range(int(train.targets.max()) + 1)
         first, _ = train.read(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
@@ -74,7 +81,10 @@ class DatasetExamples:
     def _input(self, index: int, seed: int) -> Tensor:
         seed_generators(seed)
         value = _example(self.dataset, index)[0]
-        return pil_to_tensor(value) if isinstance(value, Image) else torch.as_tensor(value)
+        if not isinstance(value, Image):
+            return torch.as_tensor(value)
+        with _reading(self.dataset, index):
+            return pil_to_tensor(value if value.mode in ("L", "RGB") else in_rgb(value))
 
 
 def class_numbers(dataset: Any) -> Tensor:
@@ -89,6 +99,10 @@ def class_numbers(dataset: Any) -> Tensor:
 
 
 def _example(dataset: Any, index: int) -> Any:
-    file = f", {dataset.samples[index][0]}" if isinstance(dataset, DatasetFolder) else ""
-    with reading(f"{type(dataset).__name__}, example {index}{file}", "restore its file", DAMAGE):
+    with _reading(dataset, index):
         return dataset[index]
+
+
+def _reading(dataset: Any, index: int) -> AbstractContextManager[None]:
+    file = f", {dataset.samples[index][0]}" if isinstance(dataset, DatasetFolder) else ""
+    return reading(f"{type(dataset).__name__}, example {index}{file}", "restore its file", DAMAGE)

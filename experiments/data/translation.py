@@ -18,7 +18,7 @@ from experiments.data.hashes import content_hash, tensor_digest
 from experiments.data.randomness import sample_seeds
 from experiments.data.samplers import BatchDivision, EpochSampler
 from experiments.data.special_tokens import BEGIN, END, PADDING
-from experiments.data.text import lines_of
+from experiments.data.text import filled_lines_of
 from experiments.errors import ConfigurationError
 
 Pair = tuple[str, str]  # a sentence and its translation
@@ -95,7 +95,7 @@ class TranslationData:
 
     def encode(self, content: bytes) -> tuple[Tensor, list[str]]:
         """Source tokens [n, longest] of the lines of a text, and the lines."""
-        lines = lines_of(content)
+        lines = filled_lines_of(content)
         sources = Sequences([*self.numbers(line), END] for line in lines)
         return sources.padded(torch.arange(len(lines))), lines
 

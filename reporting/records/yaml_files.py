@@ -28,5 +28,6 @@ def read_yaml(path: Path) -> Any:
         return OmegaConf.to_container(OmegaConf.create(text))
     except yaml.MarkedYAMLError as error:
         raise TableError(f"{path}: {error.problem} in line {error.problem_mark.line + 1}; {_REMEDY}") from error
-    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:  # ValueError: an impossible date or number
+    # ValueError: an impossible date or number; RecursionError: thousands of brackets
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise TableError(f"{path}: {error}; {_REMEDY}") from error

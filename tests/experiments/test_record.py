@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 
 import pytest
@@ -79,15 +80,18 @@ def test_a_value_that_was_changed_by_hand_is_found_by_the_digest():
 
 
 def test_text_or_a_file_that_is_no_record_is_named(tmp_path):
-    for text in ('{"schema": 1', "[]"):
+    for text in ('{"schema": 1', "[]", "[" * 100_000):
         with pytest.raises(RecordError, match=r"^here: .*not a JSON object"):
             read_record(text, "here")
     file = tmp_path / "record.json"
     file.write_bytes(b"\xff")
-    with pytest.raises(RecordError, match=r"record\.json: not a text in UTF-8 \(.* at byte 0\); repeat"):
+    with pytest.raises(RecordError, match=r"record\.json: not a text in UTF-8: byte 0xff in line 1; repeat"):
         load_record(file)
-    with pytest.raises(RecordError, match=r"none\.json: cannot be read \(No such file or directory\); repeat"):
+    with pytest.raises(RecordError, match=r"none\.json: cannot be read \(No such file or directory; .*\); repeat"):
         load_record(tmp_path / "none.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(RecordError, match=r"pipe\.json: cannot be read \(It is a pipe, not a file\); repeat"):
+        load_record(tmp_path / "pipe.json")
 
 
 def test_the_suite_writes_no_metric_that_the_list_does_not_know():

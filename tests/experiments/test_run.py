@@ -276,6 +276,9 @@ def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_sta
         assert untimed(record.curves) == untimed(whole.curves), folder
         assert {path.name for path in folder.iterdir()} == RESULTS
         load_run(folder)
+    last.unlink()
+    os.mkfifo(last)
+    assert untimed(complete(last.parent).curves) == untimed(whole.curves)
 
 
 def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before, tmp_path, monkeypatch):
@@ -285,6 +288,10 @@ def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before, tm
         return str(caught.value)
 
     assert "there is no record.json; give the folder of a finished run" in refused()
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run" / "record.json")
+    assert "record.json: cannot be read (It is a pipe, not a file); repeat the run" in refused(UserError)
+    shutil.rmtree(tmp_path / "run")
     shutil.copytree(before, tmp_path / "run")
     monkeypatch.chdir(tmp_path / "run")
     record = load_record(before / "record.json")

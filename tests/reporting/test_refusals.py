@@ -12,7 +12,8 @@ CLAIM, PAIR = "rows: [learned], against: [softmax]", "[0.910, 0.006]"
 
 # A file, the text in it that is replaced (None: all of it), the new text, and what the line says after the file.
 DAMAGE = [
-    (RECORDS, None, b"\xff\xfe", ": not a text in UTF-8 (invalid start byte at byte 0)"),
+    (RECORDS, None, b"\xff\xfe", ": not a text in UTF-8: byte 0xff in line 1; restore"),
+    (DECLARATION, None, "[" * 10_000, ": maximum recursion depth exceeded"),
     (RECORDS, None, "\n", ": the file is empty; restore it, or remove it and collect it again"),
     (DECLARATION, "compared: a", "compared: b\n    compared: a", ": found duplicate key compared in line 15; "),
     (DECLARATION, "title: A", "titel: A", ": the key tables.small.titel is not known"),
@@ -72,7 +73,9 @@ def test_a_file_that_is_missing_is_named(small):
     for file in (PAPER, DECLARATION):
         (small / file).unlink()
         message = said("tables", *both(small))
-        assert message.startswith(f"error: {small / file}: cannot be read (No such file or directory); restore it")
+        assert message.startswith(
+            f"error: {small / file}: cannot be read (No such file or directory; {(small / file).parent} holds "
+        )
 
 
 def test_a_folder_that_cannot_be_written_is_named(small):

@@ -18,16 +18,29 @@ from tests.experiments.data.support import loaded, ready, refusal
 
 
 def test_torchvisions_folder_gives_the_same(cifar, tmp_path, monkeypatch):
+    (tmp_path / "cifar-100-python.tar.gz").touch()
     said = refusal("cifar100", tmp_path, DataError)
-    assert "holds neither cifar100/train.parquet nor torchvision's cifar-100-python" in said
-    there = tmp_path / "cifar-100-python"
-    there.mkdir()
+    assert f"{tmp_path} holds cifar-100-python.tar.gz: '{tmp_path}/cifar100/train.parquet'" in said
+    assert "unpack the official archive there, to cifar-100-python" in said
+    there = tmp_path / "cifar100" / "cifar-100-python"
+    there.mkdir(parents=True)
     for side, labels in CIFAR_LABELS.items():
         data = CIFAR_PIXELS[: len(labels)].transpose(0, 3, 1, 2).reshape(len(labels), -1)
         (there / side).write_bytes(pickle.dumps({"data": data, "fine_labels": labels.tolist()}))
     (there / "meta").write_bytes(pickle.dumps({"fine_label_names": [str(n) for n in range(100)]}))
+    said = refusal("cifar100", tmp_path, DataError)  # these files are not the published ones
+    assert f"{there} holds meta, test, train; the published files train, test and meta are expected, with" in said
     monkeypatch.setattr("torchvision.datasets.CIFAR100._check_integrity", lambda _: True)
     monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
+    assert loaded("cifar100", tmp_path).content_hash == loaded("cifar100", cifar).content_hash
+
+
+@pytest.mark.parametrize("below", ["", "data", "cifar100"])
+def test_files_by_the_names_of_the_hub_give_the_same(below, cifar, tmp_path):
+    for side in CIFAR_LABELS:
+        file = tmp_path / "cifar100" / below / f"{side}-00000-of-00001.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(cifar / "cifar100" / f"{side}.parquet")
     assert loaded("cifar100", tmp_path).content_hash == loaded("cifar100", cifar).content_hash
 
 

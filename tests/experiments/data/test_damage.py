@@ -1,5 +1,6 @@
 """A missing, a truncated or a wrong file, another number of examples, a wrong setting: each is one clear error."""
 
+import os
 import shutil
 from typing import Any
 
@@ -48,10 +49,15 @@ def test_damage(name, folder_of, tmp_path):
     for damage, spoil in {
         "truncated": lambda: file.write_bytes(content[: len(content) // 2]),
         "missing": file.unlink,
+        "a pipe": lambda: os.mkfifo(file),
     }.items():
         spoil()
         said = refusal(name, tmp_path, DataError, expected_examples=there)
         assert str(file) in said, (damage, said)
+        assert (f"{file.parent} holds " in said, "It is a pipe, not a file" in said) == (
+            damage == "missing",
+            damage == "a pipe",
+        )
         assert remedy in said or "paths.data=" in said, (damage, said)
 
 
@@ -86,7 +92,8 @@ def pairs_with(german):
 WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("airline", tweets_with(b"airline_sentiment", b"label"), ["record 1: has no airline_sentiment"]),
     ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment must be one of negative"]),
-    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["Tweets.csv: cannot be read", "0xe9"]),
+    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["Tweets.csv: cannot be read", "byte 0xe9 in line 2"]),
+    ("airline", tweets_with(b"100,neg", b"5.70306E+17,neg"), ["record 1: tweet_id=5.70306E+17 is not a whole number"]),
     ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be read"]),
     (
         "cifar100",
@@ -100,6 +107,11 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
         "tiny_imagenet",
         archive_with(lambda home: shutil.rmtree(home / "train" / TINY_WNIDS[5])),
         ["train: has 199 classes; 200"],
+    ),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: (home / "train").rename(home / "training")),
+        ["train: cannot be read (no train/<wnid>/images/*.JPEG; ", "holds training/, val/)"],
     ),
     (
         "tiny_imagenet",
@@ -118,7 +130,16 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ),
     ("pairs", pairs_with(GERMAN[:-1]), ["test.de has 19 lines, but", "test.en has 20"]),
     ("pairs", pairs_with([""] * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
-    ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),
+    (
+        "imagenet",
+        lambda home: shutil.rmtree(home / "photos/val"),
+        ["photos: cannot be read", "photos holds train/; ", "data.test_folder"],
+    ),
+    (
+        "imagenet",
+        lambda home: [file.rename(file.with_name("goldfish")) for file in home.glob(f"photos/*/{WNIDS[1]}")],
+        ["the class folder goldfish must be named by its WordNet id, as n01440764"],
+    ),
     (
         "imagenet",
         lambda home: shutil.rmtree(home / "photos/train" / WNIDS[1]),
@@ -202,8 +223,13 @@ def test_counts_are_of_the_whole_data_set(cifar):
 def test_a_file_for_a_prediction_is_read_or_refused_by_its_name(tmp_path):
     with pytest.raises(UserError, match="SmallDataModule cannot read inputs from a file"):
         small().encode(tmp_path / "mine.txt")
-    for content in (None, b"caf\xe9\n"):  # the file is missing, or no text in UTF-8
-        if content:
-            (tmp_path / "mine.txt").write_bytes(content)
-        with pytest.raises(DataError, match=r"mine\.txt: cannot be read as input of CopyDataModule"):
-            ready("copy").encode(tmp_path / "mine.txt")
+    (tmp_path / "latin.txt").write_bytes(b"w4\ncaf\xe9\n")
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name, why in {
+        "gone.txt": "No such file or directory",
+        "latin.txt": "not a text in UTF-8: byte 0xe9 in line 2",
+        "pipe.txt": "It is a pipe, not a file",
+        "": "It is a folder, not a file",
+    }.items():
+        with pytest.raises(DataError, match=rf"{name}: cannot be read as input of CopyDataModule \(.*{why}"):
+            ready("copy").encode(tmp_path / name)

@@ -33,7 +33,7 @@ PUBLISHED = listed((0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 1))
 
 def write_list(home, lines):
     path = write_counts(home, "never looked at").with_suffix(".txt")
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\r\n".join(lines) + "\r\n", "utf-8", newline="")
     return path
 
 
@@ -116,7 +116,7 @@ def test_counts_give_exactly_that_many_images(photos):
 
 
 def test_the_published_list_gives_exactly_its_images(photos):
-    write_list(photos, PUBLISHED)
+    write_list(photos, ["\ufeff" + PUBLISHED[0], *PUBLISHED[1:], ""])
     expected = {"train": 1_281_167, "test": 3}  # a folder may hold the listed images alone
     data = loaded("imagenet", photos, long_tailed=True, expected_examples=expected)
     assert files(data.train) == [line.split()[0].rpartition("/")[2] for line in PUBLISHED]
@@ -139,6 +139,11 @@ def test_wrong_counts_and_lists_and_too_few_images_are_refused(photos):
     said = refusal("imagenet", photos, DataError, long_tailed=True)
     assert "class 0 has 1 examples, 3 are to be kept" in said
     assert "data.repeat_images=true" in said
+    write_counts(photos, {"annotations": []})  # as BBN's file of this name
+    assert f"{path}: cannot be read (no list of whole numbers)" in refusal("imagenet", photos, DataError, **LONG_TAILED)
+    path = write_list(photos, [*PUBLISHED[:-1], PUBLISHED[-1].replace(" 2", " 1")])
+    said = refusal("imagenet", photos, DataError, long_tailed=True)
+    assert f"{path}: train/{WNIDS[2]}/{WNIDS[2]}_1.JPEG has class 1; its folder is class 2" in said
     path = write_list(photos, [*PUBLISHED[:-1], *listed((2, 77))])
     said = refusal("imagenet", photos, DataError, long_tailed=True)
     assert f"1 of the 6 images of {path} are missing, the first is 'train/{WNIDS[2]}/{WNIDS[2]}_77.JPEG'" in said

@@ -31,6 +31,14 @@ def test_sentences_are_numbered_and_come_back(pairs_folder):
     assert in_use.sum() == data.facts["target_types"] < 60
 
 
+def test_a_byte_order_mark_and_ends_of_lines_of_windows_change_no_sentence(pairs_folder):
+    plain = loaded("pairs", pairs_folder)
+    for file in (pairs_folder / "pairs").iterdir():
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    again = loaded("pairs", pairs_folder)
+    assert (again.text_hash, again.content_hash) == (plain.text_hash, plain.content_hash)
+
+
 def test_over_long_pairs_leave_training_alone_and_are_counted(pairs_folder):
     for split in ("train", "val"):
         write_pairs(pairs_folder, split, [*GERMAN, "ein " * 60], [*ENGLISH, "a"])

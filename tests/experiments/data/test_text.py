@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.data.text import Vocabulary, letter_tokens, lines_of, tweet_tokens
+from experiments.data.text import Vocabulary, filled_lines_of, letter_tokens, lines_of, tweet_tokens
 
 
 def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole():
@@ -23,10 +23,11 @@ def test_vocabulary_is_ordered_by_frequency_then_alphabet_without_rare_tokens():
 
 def test_only_a_newline_ends_a_line_of_a_users_text():
     content = "\ufefffirst\r\n\r\n  \n second \x85 half\u2028end\nlast".encode()
-    assert lines_of(content) == ["first", "second \x85 half\u2028end", "last"]
-    assert lines_of(b"") == []
-    with pytest.raises(UnicodeDecodeError):
-        lines_of(b"caf\xe9")
+    assert lines_of(content) == ["first", "", "", "second \x85 half\u2028end", "last"]
+    assert filled_lines_of(content) == ["first", "second \x85 half\u2028end", "last"]
+    assert filled_lines_of(b"") == []
+    with pytest.raises(ValueError, match=r"^not a text in UTF-8: byte 0xe9 in line 2$"):
+        lines_of(b"\xef\xbb\xbf\ncaf\xe9")
 
 
 def test_letter_tokens_are_words_of_letters_with_or_without_lemmas_and_stop_words():
