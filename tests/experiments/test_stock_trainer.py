@@ -10,6 +10,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from experiments.data.base import SplitDataModule
 from tests.experiments.building import classifier, copies, digits, stock_trainer, translator
@@ -52,6 +53,20 @@ def test_a_stock_trainer_fits_validates_tests_and_predicts(case: str) -> None:
         order = data.evaluation_order("test").tolist()
         right = sum(sentences[place] == data.data.test.references[number] for place, number in enumerate(order))
         assert right / 10 == pytest.approx(fitted["test/exact_match"])
+
+
+def test_a_stock_trainer_takes_inputs_and_targets_of_a_stock_loader() -> None:
+    own, module, trainer = digits(), classifier(), stock_trainer(max_epochs=1)
+    trainer.test(module, own, verbose=False)
+    expected = measured(trainer)
+    examples = TensorDataset(*own.data.test.read(torch.arange(359), torch.zeros(359)))
+    loader = DataLoader(examples, batch_size=100)
+    trainer.test(module, loader, verbose=False)
+    assert measured(trainer) == pytest.approx(expected)
+    p = torch.cat(trainer.predict(module, DataLoader(TensorDataset(examples.tensors[0]), batch_size=100)))
+    assert (p.argmax(-1) == examples.tensors[1]).float().mean().item() == pytest.approx(expected["test/accuracy"])
+    trainer.fit(module, loader, loader)
+    assert {"train/accuracy", "validation/accuracy"} <= set(trainer.callback_metrics)
 
 
 def plain(metrics: dict[str, Tensor]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
+import sharmix
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.modules.classifier import Classifier
@@ -85,6 +87,41 @@ def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(network: 
     with pytest.raises(ConfigurationError, match=said):
         over(network).check(torch.rand(3, 64))
     assert network.training
+
+
+class Summed(sharmix.Softmax):
+    """Gives one number for each example."""
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return super().forward(logits).sum(-1)
+
+
+class OfEachExample(sharmix.Softmax):
+    """Does not reduce its loss."""
+
+    def loss(self, logits: Tensor, targets: Tensor, **options: Any) -> Tensor:
+        return super().loss(logits, targets, **options | {"reduction": "none"})
+
+
+@pytest.mark.parametrize(
+    ("activation", "said"),
+    [
+        (Summed(), r"activation: Summed gives an output of shape \(3,\) for .*need \(3, 10\)"),
+        (OfEachExample(), r"activation: OfEachExample\.loss gives an output of shape \(3,\) for .* need \(\)"),
+    ],
+    ids=["probabilities", "loss"],
+)
+def test_an_activation_that_does_not_fit_is_named_with_the_shapes(activation: sharmix.Activation, said: str) -> None:
+    module = classifier("softmax")
+    module.activation = activation
+    with pytest.raises(ConfigurationError, match=said):
+        module.check(torch.rand(3, 64))
+
+
+def test_the_check_calibrates_no_threshold() -> None:
+    module = classifier("alpha_relu")
+    module.check(torch.rand(3, 64))
+    assert module.lacks_threshold()
 
 
 def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> None:
