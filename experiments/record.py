@@ -124,7 +124,7 @@ def read_record(text: str, place: str) -> Record:
     """
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # of brackets nested thousands deep
         raise RecordError(f"{place}: not a JSON object ({error}); {_REMEDY}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{place}: {reprlib.repr(content)} is not a JSON object; remove it")
