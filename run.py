@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.composition import resolved
+from experiments.composition import composing, resolved
 from experiments.messages import one_message
 from experiments.run_folder import folder_of
 from experiments.settings import checked_settings
@@ -39,5 +39,5 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    with one_message():
+    with one_message(), composing():
         main()

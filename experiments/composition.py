@@ -1,7 +1,11 @@
 """An experiment's settings as run.py composes them."""
 
 import functools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from inspect import signature
+from traceback import walk_tb
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -9,8 +13,29 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import ConfigurationError
 from experiments.identity import DECISIVE, ROOT
+from experiments.messages import message_of
 from experiments.record import Record
 from experiments.settings import RunSettings, checked_settings, get_class_or_function
+
+
+@contextmanager
+def composing() -> Iterator[None]:
+    """Turn any error before a run begins into a ConfigurationError: it is of the command line or a file of settings."""
+    try:
+        yield
+    except Exception as error:
+        if getattr(error, "is_of_run", False) or message_of(error) is not None:
+            raise
+        raise ConfigurationError(f"{_read_last(error)}: {str(error) or type(error).__name__}") from error
+
+
+def _read_last(error: Exception) -> str:
+    """The file of settings or the setting that Hydra was reading, which its error may not name; or the command line."""
+    for frame, _ in reversed([*walk_tb(error.__traceback__)]):
+        override = getattr(frame.f_locals.get("override"), "input_line", None)
+        if place := frame.f_locals.get("full_path") or override:
+            return str(place)
+    return " ".join(sys.argv[1:])
 
 
 @functools.cache  # composing takes a tenth of a second

@@ -63,8 +63,10 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:  # such as a full disk
-            error.filename = str(path)
+        # Where the disk is full, torch.save fails once more when it closes the file, and raises that error.
+        failed = error.__context__ if isinstance(error, RuntimeError) else error
+        if isinstance(failed, OSError) and failed.errno is not None:
+            raise OSError(failed.errno, failed.strerror, str(path)) from error
         raise
 
 

@@ -3,6 +3,7 @@
 import difflib
 import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from hydra.errors import CompactHydraException
+from hydra.errors import HydraException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import YAMLError
 
@@ -18,8 +19,8 @@ from experiments.errors import UserError
 
 STARTS_AGAIN = "the same command starts again where this one did"
 FAILED_RUNS = "the runs named above have failed"
+_ADVICE = ", set env var HYDRA_FULL_ERROR=1 to see chained exception"  # of Hydra; `one_message` has set it
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
-REFUSALS = (CompactHydraException, OmegaConfBaseException, YAMLError)  # of the suite and of Hydra
 
 
 class Interrupted(KeyboardInterrupt):
@@ -48,12 +49,11 @@ def one_message() -> Iterator[None]:
         if text := str(interrupt) if isinstance(interrupt, Interrupted) else STARTS_AGAIN:
             print(f"interrupted; {text}", file=sys.stderr)
         sys.exit(status)
-    except REFUSALS as error:
-        sys.exit(FAILED_RUNS if getattr(error, "is_printed", False) else message_of(error))
-    except OSError as error:
-        if error.errno not in DISK_ERRORS:
+    except Exception as error:
+        message = message_of(error)
+        if message is None:
             raise
-        sys.exit(f"{error.filename or 'the outputs'}: {error.strerror}; give another folder with paths.outputs=FOLDER")
+        sys.exit(FAILED_RUNS if getattr(error, "is_of_run", False) else message)
 
 
 def replace_unknown_characters() -> None:
@@ -63,17 +63,31 @@ def replace_unknown_characters() -> None:
             stream.reconfigure(errors="replace")
 
 
-def message_of(error: Exception) -> str:
-    """What the user reads of a refusal: Hydra's without its remarks on itself, and with the names that are allowed."""
+def message_of(error: BaseException) -> str | None:
+    """What the user reads of an error of settings, files or records; None for a bug, which shows its traceback."""
     if isinstance(error, UserError):
         return str(error)
-    lines = str(error).partition("\n    full_key")[0].partition("\nConfig search path")[0].strip().splitlines()
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        return f"{error.filename or 'the outputs'}: {error.strerror}; give another folder with paths.outputs=FOLDER"
+    if isinstance(error, HydraException | OmegaConfBaseException | YAMLError):
+        return _message_of_hydra(error)
+    return None
+
+
+def _message_of_hydra(error: Exception) -> str:
+    """Hydra's message without its remarks on itself, with the cause that it leaves out and the names that it allows."""
     key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
+    own, cause = (re.split(r"\n *(?:full_key|Config search path)", str(one))[0].strip() for one in (error, key_error))
+    lines = own.replace(":\n\t", ": ").replace("\n\t", ", ").replace(_ADVICE, "").splitlines()
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
         known = {str(key).lower(): str(key) for key in key_error.parent_node}
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)
         meant = f"Did you mean {known[found[0]]}? " if found else ""
         lines.insert(1, f"{meant}Allowed: {', '.join(known.values())}")
+    elif cause not in own or not own:
+        lines.append(cause)
+    if isinstance(key_error, OmegaConfBaseException) and (key := key_error.full_key) and key not in own:
+        lines[0] = f"{key}: {lines[0]}"
     if any("hydra/launcher" in line for line in lines):
         lines.append("Others come with pip install '.[slurm]' or '.[ray]'")
     return "\n".join(lines)

@@ -3,9 +3,7 @@
 import hashlib
 import json
 import reprlib
-from collections.abc import Mapping
 from math import inf, isfinite
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
@@ -23,7 +21,7 @@ class RecordError(UserError):
     """Records that are missing, malformed or doubled, or contradict themselves."""
 
 
-def _number(value: Any) -> int | float:
+def _number(value):
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise ValueError("Input should be a finite number")
     return value
@@ -77,17 +75,17 @@ class Record(_Part):
     finished_at: str  # ISO 8601, with its time zone
 
     @property
-    def last_epoch(self) -> int:
+    def last_epoch(self):
         return len(self.curves)
 
-    def to_json(self, indent: int | None = None) -> str:
+    def to_json(self, indent=None):
         """The record as JSON text for `read_record`, with sorted keys and the digest of its fields."""
         content = self.model_dump()
         content |= {"schema": SCHEMA, "digest": _digest(content)}
         return json.dumps(content, ensure_ascii=False, sort_keys=True, allow_nan=False, indent=indent)
 
 
-def by_split(row: Mapping[str, float]) -> dict[str, dict[str, float]]:
+def by_split(row):
     """The numbers named "split/name" in a row of the curves, in the form of `Record.metrics`."""
     metrics: dict[str, dict[str, float]] = {}
     for column, value in row.items():
@@ -97,7 +95,7 @@ def by_split(row: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return metrics
 
 
-def out_of_range(row: Mapping[str, float]) -> str | None:
+def out_of_range(row):
     """The first impossible number in a row of the curves, such as an accuracy of 7.9, with its allowed range."""
     for column, value in row.items():
         least, largest = metric(column).least, metric(column).largest
@@ -107,7 +105,7 @@ def out_of_range(row: Mapping[str, float]) -> str | None:
     return None
 
 
-def read_text(path: Path, remedy: str) -> str:
+def read_text(path, remedy):
     """The text of a file in UTF-8; raises a RecordError that names the fault and the remedy."""
     try:
         return text_of(read_file(path))
@@ -117,7 +115,7 @@ def read_text(path: Path, remedy: str) -> str:
         raise RecordError(f"{path}: {error}; {remedy}") from error
 
 
-def read_record(text: str, place: str) -> Record:
+def read_record(text, place):
     """The record in a JSON text, found at a place: a file, or a file and a line.
 
     Raises:
@@ -125,7 +123,7 @@ def read_record(text: str, place: str) -> Record:
     """
     try:
         content = json.loads(text)
-    except (ValueError, RecursionError) as error:  # RecursionError: thousands of brackets
+    except (ValueError, RecursionError) as error:  # of brackets nested thousands deep
         raise RecordError(f"{place}: not a JSON object ({error}); {_REMEDY}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{place}: {reprlib.repr(content)} is not a JSON object; remove it")
@@ -141,12 +139,12 @@ def read_record(text: str, place: str) -> Record:
     return record
 
 
-def load_record(file: Path) -> Record:
+def load_record(file):
     """The record in the record.json of a finished run; raises a RecordError that names the fault."""
     return read_record(read_text(file, _REMEDY), str(file))
 
 
-def first_problem(error: ValidationError) -> str:
+def first_problem(error):
     """The first problem that pydantic found, as one sentence that names the key."""
     # A misspelt key is reported before the key that is missing because of it.
     problem = min(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
@@ -157,6 +155,6 @@ def first_problem(error: ValidationError) -> str:
     return f"{key}={reprlib.repr(problem['input'])}: {message}" if key else message
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content):
     """The SHA-256 of the fields of a record."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from experiments.errors import ConfigurationError
 from experiments.files import UNFINISHED
 from experiments.identity import run_id
 from experiments.settings import RunSettings
@@ -75,6 +76,15 @@ def remove_empty(folder: Path, root: Path) -> None:
                 each.rmdir()
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; a ConfigurationError if the system refuses, for any of its many reasons."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "give another folder with paths.outputs=FOLDER"
+        raise ConfigurationError(f"{folder}: {error.strerror}; {remedy}") from error
+
+
 @contextlib.contextmanager
 def locked(file: Path, say: Callable[[str], object]) -> Iterator[None]:
     """Hold a lock against other processes, as a lock of the operating system on `file`.
@@ -83,7 +93,7 @@ def locked(file: Path, say: Callable[[str], object]) -> Iterator[None]:
     ends in any way gives up its locks. Where the file system has no locks, no process waits.
     """
     while True:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         with contextlib.suppress(OSError):
             try:

@@ -20,7 +20,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import ConfigurationError
-from experiments.messages import REFUSALS, message_of, replace_unknown_characters
+from experiments.messages import message_of, replace_unknown_characters
 from experiments.run_folder import remove_empty
 from experiments.settings import RunSettings
 
@@ -45,6 +45,8 @@ class Sweep(Callback):
         if Path(config.hydra.sweep.dir) != place or config.hydra.sweep.subdir:
             sys.exit("hydra.sweep.dir and hydra.sweep.subdir are not allowed; give paths.outputs=FOLDER for the runs")
         self.runs = _number_of_runs(config)
+        if not self.runs:
+            sys.exit(f"{' '.join(config.hydra.overrides.task)}: one of these names no value, as range(1,1) does")
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs} in all; what they print: {logs}/JOB/", flush=True)
@@ -63,14 +65,14 @@ class Sweep(Callback):
         if job_return.status != JobStatus.FAILED:
             return
         error = job_return._return_value
+        error.is_of_run = True  # not of Hydra, which raises it once more
         if config.hydra.mode == RunMode.MULTIRUN:
             run, reason = " ".join(job_return.overrides or []), str(error).strip().partition("\n")[0]
             print(f"failed: {run}: {reason}", file=sys.stderr)
-            error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
             folder = Path(config.hydra.sweep.dir)  # of the run's experiment; Hydra has made it
             remove_empty(folder, folder)
-        elif isinstance(error, REFUSALS):
-            sys.exit(message_of(error))  # here, because Hydra would print a line about the job before the message
+        elif (message := message_of(error)) is not None:
+            sys.exit(message)  # here, because Hydra would print a line about the job before the message
 
 
 def line_prefix(settings: RunSettings) -> str:

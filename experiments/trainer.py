@@ -49,6 +49,8 @@ _NARROWER: Group = {
     "gradient_clip_val": NotNegativeNumber | None,
     "accumulate_grad_batches": AtLeastOne,
 }
+# What Lightning would choose itself if a setting were removed.
+_NEEDED = ("max_epochs", "accelerator", "devices", "num_nodes", "precision")
 
 
 def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = ()) -> L.Trainer:
@@ -76,10 +78,9 @@ def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = 
     # Otherwise, at SLURM's warning of the end, Lightning writes its own checkpoint to the current folder, and the next
     # run that starts there would continue from it. SLURM or submitit queues the run again without Lightning.
     slurm = [SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else []
-    quiet: Group = {"enable_progress_bar": False} | ({"profiler": _NoProfiler()} if not options["profiler"] else {})
-    asked = ", ".join(
-        f"trainer.{name}={options[name]}" for name in ("accelerator", "devices", "num_nodes", "precision")
-    )
+    profiler: Group = {} if options.get("profiler") else {"profiler": _NoProfiler()}
+    quiet = {"enable_progress_bar": False} | profiler
+    asked = ", ".join(f"trainer.{name}={options[name]}" for name in _NEEDED)
     try:
         plugins = [AtomicCheckpointIO(), *slurm]
         trainer = L.Trainer(**options | quiet, callbacks=[*callbacks], logger=False, plugins=plugins)
@@ -88,7 +89,7 @@ def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = 
     if options["precision"] != trainer.precision:
         device = trainer.strategy.root_device.type
         raise ConfigurationError(f"{asked}: {device} does not have this precision; give {trainer.precision}")
-    if options["sync_batchnorm"] and trainer.strategy.root_device.type == "cpu":
+    if options.get("sync_batchnorm") and trainer.strategy.root_device.type == "cpu":
         raise ConfigurationError("trainer.sync_batchnorm=true is not allowed on cpu: torch has it for GPUs alone")
     if not torch.cuda.is_available():
         # Lightning sets it so that torch queries the driver for devices in a way that allows forks. Each optimizer step
@@ -101,7 +102,10 @@ def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = 
 
 
 def _check_processes(options: Group) -> None:
-    """Raise an error unless torchrun or SLURM has started as many processes as the options ask for."""
+    """Raise an error unless Lightning starts the processes by a command, or torchrun or SLURM has started as many."""
+    strategy = options.get("strategy", "auto")
+    if any(kind in strategy for kind in ("spawn", "fork", "notebook")):
+        raise ConfigurationError(f"trainer.strategy={strategy} is not allowed; its processes lose the curves; give ddp")
     devices, nodes = options["devices"], options["num_nodes"]
     started = os.environ.get("SLURM_NTASKS" if SLURMEnvironment.detect() else "WORLD_SIZE")
     if nodes > 1 and not started:
@@ -109,7 +113,7 @@ def _check_processes(options: Group) -> None:
             f"trainer.num_nodes={nodes} is not allowed here: start the run on each machine, by torchrun or SLURM; "
             "without them it would wait for the others forever"
         )
-    if started and isinstance(devices, int) and devices > 0 and int(started) != devices * nodes:
+    if started and isinstance(devices, int) and devices > 0 and started != str(devices * nodes):
         raise ConfigurationError(
             f"trainer.devices={devices} and trainer.num_nodes={nodes} ask for {devices * nodes} processes, but "
             f"{started} were started; start as many as they ask for"
@@ -160,7 +164,7 @@ def _options_model() -> type[BaseModel]:
     """The Trainer's own signature as a pydantic model, with fewer values where a run allows fewer."""
     parameters = inspect.signature(L.Trainer.__init__).parameters
     fields: dict[str, Any] = {
-        name: (_NARROWER.get(name, parameter.annotation), parameter.default)
+        name: (_NARROWER.get(name, parameter.annotation), ... if name in _NEEDED else parameter.default)
         for name, parameter in parameters.items()
         if name not in ("self", "logger", "callbacks", "plugins", "enable_progress_bar")
     }

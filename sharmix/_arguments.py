@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -24,11 +25,12 @@ _ALLOWED = {
     "q": (1.0, True, MOST_Q),
     "alpha": (1.0, True, MOST_Q),
     "r": (0.0, False, math.inf),
-    "temperature": (0.0, False, math.inf),
+    "temperature": (sys.float_info.min, True, math.inf),  # 1/T₀ of a smaller one is infinite
     "alpha of alpha-ReLU": (1.0, False, math.inf),
     "alpha of normmax": (1.0, False, MOST_Q),
     "alpha of the entmax package": (1.0, False, math.inf),
     "tau": (-math.inf, False, math.inf),
+    "weight": (0.0, True, math.inf),
 }
 
 

@@ -102,7 +102,7 @@ def attend(
     if attn_mask is not None:
         allowed = attn_mask if attn_mask.dtype == torch.bool else attn_mask != -torch.inf
         allowed = allowed.expand(*allowed.shape[:-1], key.shape[-2])
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    factor = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scaled = widened(query) * factor
     if length_scale is not None:
         scaled = scaled * length_scale(_number_of_keys(allowed, key, scaled.dtype))

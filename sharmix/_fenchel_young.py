@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypedDict
 import torch
 from torch import Tensor
 
-from sharmix._arguments import may_read
+from sharmix._arguments import checked, may_read
 from sharmix._targets import check_targets, checked_classes, checked_distribution, counted_rows
 
 Reduction = Literal["none", "mean", "sum"]
@@ -30,7 +30,8 @@ class LossOptions(UnweightedLossOptions, total=False):
     """The options of `UnweightedLossOptions`, and a weight for each class.
 
     Attributes:
-        weight: one weight for each class, [classes]. A row has the weight of its target, in the loss and in the mean.
+        weight: one weight ≥ 0 for each class, [classes]. A row has the weight of its target, in the loss and in the
+            mean.
     """
 
     weight: Tensor | None
@@ -67,7 +68,7 @@ def fenchel_young_loss(
         raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
     check_targets(logits, targets)
     if weight is not None:
-        check_weight(logits, weight)
+        weight = checked_weight(logits, weight)
     if targets.is_floating_point():
         if ignore_index >= 0:
             raise ValueError(f"ignore_index={ignore_index} is not allowed beside probabilities as targets")
@@ -168,7 +169,7 @@ def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> 
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
 
 
-def check_weight(logits: Tensor, weight: Tensor) -> None:
+def checked_weight(logits: Tensor, weight: Tensor) -> Tensor:
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight must be a tensor of one number for each class, got {type(weight).__name__}")
     if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:
@@ -176,3 +177,4 @@ def check_weight(logits: Tensor, weight: Tensor) -> None:
             f"weight of shape {tuple(weight.shape)}, {weight.dtype} on {weight.device} is not allowed; it must be "
             f"floating-point of shape ({logits.shape[-1]},) on {logits.device}, one number for each class"
         )
+    return checked(weight, "weight")  # type: ignore[return-value]  # a tensor, as it was

@@ -55,7 +55,8 @@ def sharmix(
         q: 1 ≤ q ≤ 1000; the output is sparser for a larger q. A number, or a tensor that broadcasts against the logits
             with size 1 along `dim`.
         r: r > 0, with (r − 1) log(classes) ≤ 500; the output is sharper for a larger r. A number, or a tensor as for q.
-        temperature: T₀ > 0, in units of the logits. A number, or a tensor as for q.
+        temperature: T₀ > 0, in units of the logits, and no less than 2.23e-308, below which 1/T₀ overflows. A number,
+            or a tensor as for q.
         dim: the dimension that holds the classes.
         nonconcave: what happens where r < 2 − 1/q. There the objective can have several maxima, and the map can jump.
             `global` returns the highest maximum, found by branch and bound; `error` raises ValueError. For q > 2 and r
@@ -71,9 +72,9 @@ def sharmix(
 
     Raises:
         TypeError: the logits are not floating-point numbers.
-        ValueError: a value or shape of q, r or temperature is not allowed, or `nonconcave="error"` and r < 2 − 1/q. On
-            a GPU the values in a tensor are not checked, and the rows of such an order are NaN, unless the environment
-            has SHARMIX_CHECK=1.
+        ValueError: a value or shape of q, r or temperature is not allowed, there are 2³¹ classes or more, or
+            `nonconcave="error"` and r < 2 − 1/q. On a GPU the values in a tensor are not checked, and the rows of such
+            an order are NaN, unless the environment has SHARMIX_CHECK=1.
 
     Source: the SharMiX paper's Eq. (2); solved in docs/math.md, section 2.
 

@@ -48,21 +48,46 @@ class Classifier(OutputModule):
             further = {name: make(num_classes=num_classes) for name, make in (metrics or {}).items()}
             self.metrics[f"{split}_split"] = OutputMetrics(num_classes, groups, further)
 
+    @torch.no_grad()
     def check(self, inputs: Tensor) -> None:
-        """Raise a ConfigurationError if the network does not compute a logit for each class of examples [n, ...]."""
-        kind, given = f"model: {type(self.network).__name__}", f"inputs of shape {tuple(inputs.shape)}"
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        """Raise a ConfigurationError if the network or the activation has an output of the wrong shape, or no loss.
+
+        The inputs are those of examples, [n, ...].
+        """
+        kind = f"model: {type(self.network).__name__}"
+        activation = copy.deepcopy(self.activation)  # α-ReLU learns its threshold from the first logits
+        with torch.random.fork_rng(devices=[]):
+            try:
                 output = copy.deepcopy(self.network).eval()(inputs)
-        except Exception as error:  # a network of the user's own may raise any error
-            raise ConfigurationError(f"{kind} cannot read {given} and type {inputs.dtype}: {error}") from error
-        found, wanted = tuple(getattr(output, "shape", ())), (len(inputs), self.num_classes)
+            except Exception as error:  # a network of the user's own may raise any error
+                given = f"inputs of shape {tuple(inputs.shape)} and type {inputs.dtype}"
+                raise ConfigurationError(f"{kind} cannot read {given}: {error}") from error
+            logits = self._of_shape(kind, output, inputs, (len(inputs), self.num_classes)).float()
+            kind = f"activation: {type(activation).__name__}"
+            self._of_shape(kind, activation(logits), logits, (len(inputs), self.num_classes))
+            targets = torch.zeros(len(inputs), dtype=torch.int64)
+            self._of_shape(f"{kind}.loss", activation.loss(logits, targets), logits, ())
+
+    def _of_shape(self, kind: str, output: Any, inputs: Tensor, wanted: tuple[int, ...]) -> Any:
+        found = tuple(getattr(output, "shape", ()))
         if found != wanted:
             raise ConfigurationError(
-                f"{kind} gives an output of shape {found} for {given}, but {self.num_classes} classes need {wanted}"
+                f"{kind} gives an output of shape {found} for inputs of shape {tuple(inputs.shape)}, but "
+                f"{self.num_classes} classes need {wanted}"
             )
+        return output
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def _as_batch(self, batch: Any) -> Batch:
+        """A batch of any other DataLoader as the suite's: inputs and targets, or inputs alone for predictions."""
+        if isinstance(batch, Batch):
+            return batch
+        inputs, *targets = batch
+        numbers = torch.arange(len(inputs))
+        split = "train" if self.trainer.training else "test" if self.trainer.testing else "validation"
+        return Batch(inputs, targets[0] if targets else numbers[:0], numbers, numbers, 1.0, split)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        batch = self._as_batch(batch)
         logits = self.network(batch.inputs)
         with self.full_precision(logits.device):
             logits = logits.float()
@@ -79,8 +104,11 @@ class Classifier(OutputModule):
         with self.full_precision(logits.device):
             self._count(self.metrics[f"{batch.split}_split"], logits.float(), batch.targets)
 
-    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
-        return self.probabilities(batch.inputs)
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        super().validation_step(self._as_batch(batch), batch_idx, dataloader_idx)
+
+    def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
+        return self.probabilities(self._as_batch(batch).inputs)
 
     def probabilities(self, inputs: Tensor) -> Tensor:
         """The probabilities of the classes, [n, num_classes]."""

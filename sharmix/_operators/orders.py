@@ -18,6 +18,7 @@ from sharmix._arguments import Order, checked_number, checked_values, may_read, 
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]
 Slopes = Tensor | tuple[Tensor, ...] | None  # by q, r and T₀: of each row, [..., 3]; or three sums over the rows
 
+MOST_CLASSES = 2**31 - 1
 LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
 CONCAVITY_TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}  # a rounded r = 2 − 1/q counts as concave
 _WITHOUT_FLOAT64 = ("mps",)  # the types of devices that have no float64: the GPU of a Mac
@@ -45,6 +46,8 @@ def _checked_numbers(q: float, r: float, temperature: float, classes: int, nonco
 
 def _checked_together(orders: Orders, classes: int, nonconcave: str) -> Orders:
     q, r, temperature = orders
+    if classes > MOST_CLASSES:
+        raise ValueError(f"{classes} classes are not allowed; they must be at most {MOST_CLASSES}, as kernels count")
     if _is_read(r):
         _refuse_steep(r, classes)
     if nonconcave == "global":

@@ -5,13 +5,23 @@ import os
 import re
 
 import pytest
+import torch
 
 from tests.end_to_end.runner import QUICK, command_line, only_record, records
 
 pytestmark = pytest.mark.medium
 
 COMMANDS = {  # a command line, and words of the one message
-    ("~seed",): "Interpolation key 'seed' not found",
+    ("~seed",): "data.seed: Interpolation key 'seed' not found",
+    ("~trainer",): "trainer.accelerator is missing; give trainer.accelerator=VALUE",
+    ("trainer=5",): "trainer=5: Config group override must be a string or a list",
+    ("name=${name}",): "name: Recursive interpolation detected",
+    ("hydra.verbose={a:b}",): "hydra.verbose={a:b}",
+    ("hydra.launcher.n_jobs=x", "hydra/launcher=cores"): "Value 'x' of type 'str' could not be converted to Integer",
+    ("hydra.run.dir=/etc/passwd",): "hydra.run.dir=/etc/passwd",
+    (f"paths.outputs={'a' * 300}",): "File name too long; give another folder with paths.outputs=FOLDER",
+    ("-m", "seed=range(1,1)"): "one of these names no value",
+    ("-m", "seed=interval(0,1)"): "BasicSweeper does not support sweep type",
     ("activation=custom",): "activation.name is missing; give activation.name=VALUE",
     ("experiment=airlines",): "Could not find 'experiment/airlines'",
     ("activation.Q=1.5",): "Did you mean q? Allowed: alpha, q, r,",
@@ -52,10 +62,23 @@ def test_what_is_refused_is_one_message_and_nothing_is_written(tmp_path):
         assert left == (["outputs", "digits", "multirun.yaml"] if left and "-m" in arguments else []), arguments
 
 
-def test_a_file_of_settings_that_is_no_yaml_is_one_message(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("_target_: a\n  b: [1\n", "broken.yaml"),
+        ("name: \u00e9", "broken.yaml: 'utf-8' codec"),
+        ("# @package a b c", "broken.yaml: Too many components"),
+        ("a: " + "[" * 3000 + "]" * 3000, "broken.yaml: maximum recursion depth"),
+        ("a: ${", "a: no viable alternative at input"),
+    ],
+    ids=["yaml", "latin-1", "package", "nested", "interpolation"],
+)
+def test_a_file_of_settings_that_cannot_be_read_is_one_message(content, said, tmp_path):
     (tmp_path / "conf" / "model").mkdir(parents=True)
-    (tmp_path / "conf" / "model" / "broken.yaml").write_text("_target_: a\n  b: [1\n")
-    assert "broken.yaml" in message_of(tmp_path / "run", f"--config-dir={tmp_path}/conf", "model=broken")
+    (tmp_path / "conf" / "model" / "broken.yaml").write_text(content, encoding="latin-1")
+    printed = message_of(tmp_path / "run", f"--config-dir={tmp_path}/conf", "model=broken")
+    assert said in printed
+    assert len(printed.splitlines()) <= 4
 
 
 def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path):
@@ -67,11 +90,23 @@ def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path):
     assert only_record(tmp_path)["seed"] == 21
 
 
-def test_a_disk_that_cannot_be_written_is_named_with_the_remedy(tmp_path, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def full(*arguments):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", full)
+
+class FullFile:
+    """A file on a full disk."""
+
+    write, flush = full, full
+
+
+def save_to_full_disk(content, file, save=torch.save):
+    save(content, FullFile())
+
+
+@pytest.mark.parametrize(("place", "name", "fails"), [(os, "fsync", full), (torch, "save", save_to_full_disk)])
+def test_a_disk_that_cannot_be_written_is_named_with_the_remedy(place, name, fails, tmp_path, monkeypatch):
+    monkeypatch.setattr(place, name, fails)
     status, printed = command_line(tmp_path / "outputs", *QUICK)
     assert status == 1
     assert re.search(r"/seed-21/\S+: No space left on device; give another folder with paths\.outputs=FOLDER", printed)

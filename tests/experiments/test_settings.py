@@ -148,6 +148,7 @@ WRONG = [  # settings, and words of the message; the message on tweets comes bef
     (*TWEETS, "+callbacks.mine._target_=torch.nn.Identity", "callbacks.mine: Identity must be a Callback of lightning"),
     (*STOPPING, "callbacks.early_stopping.monitor=test/loss", f"monitor=test/{UNMEASURED}"),
     (*STOPPING, "callbacks.early_stopping.monitor=validation/loss", f"monitor=validation/{UNMEASURED}"),
+    (*STOPPING, "callbacks.early_stopping.monitor=5", "monitor=5 is not allowed"),
 ]
 
 

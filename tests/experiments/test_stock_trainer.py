@@ -2,12 +2,12 @@
 
 import copy
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from torch.utils.data import DataLoader, TensorDataset
 
 from tests.experiments.building import classifier, copies, digits, stock_trainer, translator
 
@@ -51,6 +51,20 @@ def test_a_stock_trainer_fits_validates_tests_and_predicts(case):
         assert right / 10 == pytest.approx(fitted["test/exact_match"])
 
 
+def test_a_stock_trainer_takes_inputs_and_targets_of_a_stock_loader():
+    own, module, trainer = digits(), classifier(), stock_trainer(max_epochs=1)
+    trainer.test(module, own, verbose=False)
+    expected = measured(trainer)
+    examples = TensorDataset(*own.data.test.read(torch.arange(359), torch.zeros(359)))
+    loader = DataLoader(examples, batch_size=100)
+    trainer.test(module, loader, verbose=False)
+    assert measured(trainer) == pytest.approx(expected)
+    p = torch.cat(trainer.predict(module, DataLoader(TensorDataset(examples.tensors[0]), batch_size=100)))
+    assert (p.argmax(-1) == examples.tensors[1]).float().mean().item() == pytest.approx(expected["test/accuracy"])
+    trainer.fit(module, loader, loader)
+    assert {"train/accuracy", "validation/accuracy"} <= set(trainer.callback_metrics)
+
+
 def plain(metrics):
     return {name: value.item() for name, value in metrics.items()}
 
@@ -62,7 +76,7 @@ def measured(trainer):
 class Seen(Callback):
     """What a function makes of the module after each batch of training, or at another moment."""
 
-    def __init__(self, look: Callable[[Any], Any], moment: str = "on_train_batch_end") -> None:
+    def __init__(self, look, moment="on_train_batch_end"):
         self.values: list[Any] = []
         setattr(self, moment, lambda trainer, module, *_: self.values.append(look(module)))
 

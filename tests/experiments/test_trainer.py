@@ -41,6 +41,7 @@ WRONG = [  # option, value, words of the message
     ("accelerator", "gpu", ["trainer.accelerator=gpu", "trainer.devices=1"]),
     ("sync_batchnorm", True, ["trainer.sync_batchnorm=true is not allowed on cpu"]),
     ("devices", 0, ["trainer.accelerator=cpu, trainer.devices=0"]),
+    ("strategy", "ddp_spawn", ["trainer.strategy=ddp_spawn is not allowed", "give ddp"]),
 ]
 
 
@@ -65,10 +66,11 @@ def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options):
             build_trainer(options | both, threads=1)
 
 
-def test_processes_that_were_not_asked_for_are_refused(options, monkeypatch):
-    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
+@pytest.mark.parametrize("number", ["2", "x"])
+def test_processes_that_were_not_asked_for_are_refused(number, options, monkeypatch):
+    for name, value in {"WORLD_SIZE": number, "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
+    with pytest.raises(ConfigurationError, match=f"trainer.devices=1.* ask for 1 processes, but {number} were started"):
         build_trainer(options, threads=1)
 
 

@@ -65,6 +65,13 @@ def test_softmax_is_the_attention_of_torch(dtype, error, options):
         torch.testing.assert_close(found, expected, rtol=0, atol=error)
 
 
+def test_queries_without_features_see_all_keys_alike_as_in_torch():
+    query, key, value = torch.empty(2, 3, 0), torch.empty(2, 4, 0), torch.randn(2, 4, 5)
+    expected = scaled_dot_product_attention(query, key, value)
+    for activation in ("softmax", "entmax"):
+        torch.testing.assert_close(sharmix.attention(query, key, value, activation), expected)
+
+
 QUERY, KEY, VALUE = inputs()
 MASK = MASKS["bool"]["attn_mask"]
 

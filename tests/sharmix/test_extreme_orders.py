@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 
 import pytest
 import torch
@@ -47,6 +48,28 @@ def test_large_orders_give_the_numbers_of_fifty_digits(q, r):
         for row, p in zip(z.tolist(), sharmix.sharmix(z, q, r).tolist(), strict=True):
             with case(row=row):
                 assert reference.worst_error(p, reference.sharmix(row, q, r)) < 1e-12
+
+
+def test_the_least_temperature_puts_all_on_the_largest_logit_and_a_smaller_one_is_refused():
+    z = torch.tensor([[2.0, 1.0, -1.0]])
+    with every_case() as case:
+        for q, r in ((1.0, 1.0), (1.5, 1.5), (2.0, 2.0), (1.5, 0.5), (3.0, 3.0)):
+            with case(q=q, r=r):
+                assert sharmix.sharmix(z, q, r, sys.float_info.min).tolist() == [[1.0, 0.0, 0.0]]
+                assert sharmix.fenchel_young_loss(z, torch.tensor([0]), q, r, sys.float_info.min) == 0
+        for temperature in (5e-324, 5.5e-309, torch.full((1, 1), 5e-309, dtype=torch.float64)):
+            said = r"temperature=5\S+ is not allowed; .* >= 2\.22507e-308"
+            with case(temperature=temperature), pytest.raises(ValueError, match=said):
+                sharmix.sharmix(z, temperature=temperature)
+
+
+def test_more_classes_than_a_kernel_can_count_are_refused():
+    z = torch.zeros(1).expand(2**31)  # one number in memory
+    for door in (sharmix.sharmix, sharmix.sparsemax, torch.vmap(sharmix.entmax)):
+        with pytest.raises(ValueError, match=r"2147483648 classes are not allowed; they must be at most 2147483647"):
+            door(z if door is sharmix.sharmix else z[None])
+    with pytest.raises(ValueError, match="2147483648 classes are not allowed"):
+        sharmix.fenchel_young_loss(z, torch.tensor(0))
 
 
 def test_an_order_that_is_too_large_is_refused_by_its_name():

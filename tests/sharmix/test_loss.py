@@ -1,6 +1,7 @@
 """The Fenchel–Young loss: its values, targets, shapes and reductions."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -59,6 +60,8 @@ def test_labels_of_any_integer_type(name, dtype):
         (ValueError, r"q.*0\.5", {"q": 0.5}),
         (ValueError, r"1\.25", {"r": 1.25, "q": 1.75, "nonconcave": "error"}),
         (TypeError, "weight must be a tensor of one number for each class, got list", {"weight": [1.0] * 4}),
+        (ValueError, r"weight=-2\.0 is not allowed; .* >= 0", {"weight": torch.tensor([1.0, 1.0, 1.0, -2.0])}),
+        (ValueError, "weight=nan is not allowed", {"weight": torch.full((4,), math.nan)}),
     ),
 )
 def test_a_bad_option_is_named(error, named, arguments):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
+import sharmix
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.modules.classifier import Classifier
@@ -46,11 +47,11 @@ def test_label_smoothing_does_not_change_how_evaluation_measures():
 class Noisy(nn.Module):
     """Draws random numbers, and holds a part that is never to be trained."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.frozen, self.output = nn.BatchNorm1d(64).eval(), nn.Linear(64, 10)
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         return self.output(self.frozen(inputs) + 0.01 * torch.randn_like(inputs))
 
 
@@ -85,6 +86,41 @@ def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(network, 
     with pytest.raises(ConfigurationError, match=said):
         over(network).check(torch.rand(3, 64))
     assert network.training
+
+
+class Summed(sharmix.Softmax):
+    """Gives one number for each example."""
+
+    def forward(self, logits):
+        return super().forward(logits).sum(-1)
+
+
+class OfEachExample(sharmix.Softmax):
+    """Does not reduce its loss."""
+
+    def loss(self, logits, targets, **options):
+        return super().loss(logits, targets, **options | {"reduction": "none"})
+
+
+@pytest.mark.parametrize(
+    ("activation", "said"),
+    [
+        (Summed(), r"activation: Summed gives an output of shape \(3,\) for .*need \(3, 10\)"),
+        (OfEachExample(), r"activation: OfEachExample\.loss gives an output of shape \(3,\) for .* need \(\)"),
+    ],
+    ids=["probabilities", "loss"],
+)
+def test_an_activation_that_does_not_fit_is_named_with_the_shapes(activation, said):
+    module = classifier("softmax")
+    module.activation = activation
+    with pytest.raises(ConfigurationError, match=said):
+        module.check(torch.rand(3, 64))
+
+
+def test_the_check_calibrates_no_threshold():
+    module = classifier("alpha_relu")
+    module.check(torch.rand(3, 64))
+    assert module.lacks_threshold()
 
 
 def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does():
