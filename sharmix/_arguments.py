@@ -180,6 +180,9 @@ def checked(order: Order, name: str) -> Order:
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
     if current_caller().exports_to_onnx:  # `_onnx` looks at the values
         return order
+    if hasattr(order, "full_tensor"):  # a DTensor
+        checked_values(order.full_tensor().detach(), name)
+        return order
     return order * _ones_if_allowed(order.detach(), name)
 
 
