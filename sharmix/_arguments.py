@@ -178,12 +178,12 @@ def checked(order: Order, name: str) -> Order:
         order = as_tensor(order)
     if not order.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
-    if current_caller().exports_to_onnx:  # `_onnx` looks at the values
+    if current_caller().exports_to_onnx:  # `_export` looks at the values
         return order
     if hasattr(order, "full_tensor"):  # a DTensor
         checked_values(order.full_tensor().detach(), name)
         return order
-    return order * _ones_if_allowed(order.detach(), name)
+    return order * ones_if_allowed(order.detach(), name)
 
 
 def _out_of_range(name: str, value: float) -> str:
@@ -229,5 +229,5 @@ def check_operator(
 
 
 @check_operator("(Tensor values, str name) -> Tensor", lambda values, name: torch.ones_like(values))
-def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
+def ones_if_allowed(values: Tensor, name: str) -> Tensor:
     return torch.where(checked_values(values, name).isnan(), torch.nan, 1.0).to(values.dtype)

@@ -18,10 +18,10 @@ from sharmix._arguments import (
 )
 from sharmix._caller import current_caller
 from sharmix._dtensor import is_dtensor, loss_of_rows, map_of_rows
+from sharmix._export import check_exportable, exportable_map
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss
 from sharmix._fenchel_young import fenchel_young_loss as loss_of_regulariser
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
-from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import alpha_relu as alpha_relu_operators
 from sharmix._operators import autograd
 from sharmix._operators.backend import backend
