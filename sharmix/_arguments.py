@@ -48,12 +48,15 @@ def as_tensor(value: float) -> Tensor:
 
 def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     """`values` with `dim` moved last, after a check that they are a dense tensor of real floating-point numbers."""
-    if not isinstance(values, Tensor) or not values.is_floating_point():
+    if not isinstance(values, Tensor) or not values.is_floating_point() or values.itemsize == 1:  # float8
         if isinstance(values, Tensor):
             kind, conversion = str(values.dtype), ".float()"
         else:
             kind, conversion = type(values).__name__, "torch.as_tensor"
         raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with {conversion}")
+    if values.is_nested:
+        conversion = "torch.nested.to_padded_tensor(logits, -torch.inf)"
+        raise TypeError(f"{name} must be a dense tensor, got a nested one; convert it with {conversion}")
     if values.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got {values.layout}; convert it with .to_dense()")
     dims = values.dim()

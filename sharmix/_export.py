@@ -19,8 +19,8 @@ def export_decompositions() -> dict[Any, Callable[..., Any]]:
     """The table for `ExportedProgram.run_decompositions` that leaves no operator of this library's maps.
 
     It is torch's own table, with the map for 1 ≤ q ≤ 2 and r ≥ 2 − 1/q in core ATen operators: a fixed number of steps
-    of bisection, in float64. ExecuTorch needs such a program. Losses keep their operators. Do not train the program: the
-    steps of bisection do not have the gradient of the map.
+    of bisection, in float64. ExecuTorch needs such a program. Losses keep their operators. Do not train the program:
+    the steps of bisection do not have the gradient of the map.
 
     Raises:
         ValueError: `run_decompositions` raises it for numbers q and r that are not allowed. For tensors that are not,
