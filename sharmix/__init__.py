@@ -7,6 +7,7 @@ with fixed or learned orders. `sharmix.parallel` and most modules of `sharmix.in
 from sharmix import conformal as conformal
 from sharmix._activation import Activation
 from sharmix._attention import LogLengthScale, attention
+from sharmix._export import export_decompositions
 from sharmix._linear_loss import linear_fenchel_young_loss
 from sharmix._operators.backend import backend, plain_torch
 from sharmix._show_config import show_config
@@ -58,6 +59,7 @@ __all__ = [
     "entmax",
     "entmax_loss",
     "entmoid",
+    "export_decompositions",
     "fenchel_young_loss",
     "linear_fenchel_young_loss",
     "normmax",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sharmix import _linear_loss
 from sharmix._arguments import checked_dim, classes_last, widened
+from sharmix._dtensor import is_dtensor, loss_of_rows
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
@@ -107,6 +108,8 @@ class Activation(nn.Module, ABC):
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of logits [..., classes]."""
+        if is_dtensor(logits):
+            return loss_of_rows(self._loss, logits, targets, {}, **options)
         return fenchel_young_loss(self, widened(classes_last(logits, "logits", -1)), targets, **options)
 
     def linear_loss(

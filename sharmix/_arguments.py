@@ -51,12 +51,15 @@ def as_tensor(value: float) -> Tensor:
 
 def dense_numbers(values: Tensor, name: str) -> Tensor:
     """`values`, after a check that they are a dense tensor of real floating-point numbers."""
-    if not isinstance(values, Tensor) or not values.is_floating_point():
+    if not isinstance(values, Tensor) or not values.is_floating_point() or values.itemsize == 1:  # float8
         if isinstance(values, Tensor):
             kind, conversion = str(values.dtype), ".float()"
         else:
             kind, conversion = type(values).__name__, "torch.as_tensor"
         raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with {conversion}")
+    if values.is_nested:
+        conversion = "torch.nested.to_padded_tensor(logits, -torch.inf)"
+        raise TypeError(f"{name} must be a dense tensor, got a nested one; convert it with {conversion}")
     if values.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got {values.layout}; convert it with .to_dense()")
     return checked_memory(values)
@@ -187,9 +190,12 @@ def checked(order: Order, name: str) -> Order:
         order = as_tensor(order)
     if not order.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
-    if current_caller().exports_to_onnx:  # `_onnx` looks at the values
+    if current_caller().exports_to_onnx:  # `_export` looks at the values
         return order
-    return order * _ones_if_allowed(order.detach(), name)
+    if hasattr(order, "full_tensor"):  # a DTensor
+        checked_values(order.full_tensor().detach(), name)
+        return order
+    return order * ones_if_allowed(order.detach(), name)
 
 
 def _out_of_range(name: str, value: float) -> str:
@@ -235,5 +241,5 @@ def check_operator(
 
 
 @check_operator("(Tensor values, str name) -> Tensor", lambda values, name: torch.ones_like(values))
-def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
+def ones_if_allowed(values: Tensor, name: str) -> Tensor:
     return torch.where(checked_values(values, name).isnan(), torch.nan, 1.0).to(values.dtype)

@@ -87,10 +87,17 @@ def fenchel_young_loss(
     else:
         indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
         rows = regulariser.class_loss(logits, targets, ignore_index, "none")
-    shares = counted.to(rows.dtype)
-    if weight is not None:  # indexing by a tensor of no dimension fails under vmap
-        shares = shares * weight.to(rows.dtype).index_select(0, indices.flatten()).reshape(indices.shape)
+    shares = class_shares(indices, counted, weight, rows.dtype)
     return reduced(rows if label_smoothing else rows * shares, shares, reduction)
+
+
+def class_shares(indices: Tensor, counted: Tensor, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """The share of each row in the mean, [...]: the weight of its class; 0 for rows that do not count."""
+    shares = counted.to(dtype)
+    if weight is None:
+        return shares
+    # not by an index: that of no dimension fails under vmap
+    return shares * weight.to(dtype).index_select(0, indices.flatten()).reshape(indices.shape)
 
 
 def composed_class_loss(

@@ -14,6 +14,7 @@ from sharmix import _layer_in_blocks, _linear_loss, functional
 from sharmix._activation import Activation
 from sharmix._arguments import USUAL_R, Order, checked, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
+from sharmix._dtensor import is_dtensor
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned, learned_names
 from sharmix._scores import proper_score
@@ -184,6 +185,8 @@ class SharmaMittal(Learning, Activation):
         q, r, temperature = self._orders_of(logits)
         if self.objective == "fenchel_young":
             return fenchel_young_loss(logits, targets, q, r, temperature, nonconcave=self.nonconcave, **options)
+        if is_dtensor(logits):
+            raise NotImplementedError(f"objective={self.objective!r} takes no DTensor; use 'fenchel_young'")
         orders = [order.detach() if isinstance(order, Tensor) else order for order in (q, r, temperature)]
         loss = fenchel_young_loss(logits, targets, *orders, nonconcave=self.nonconcave, **options)
         ignore_index, reduction = options.get("ignore_index", -100), options.get("reduction", "mean")
@@ -452,8 +455,8 @@ class AlphaReLU(Activation):
         """Set τ to the mean α-entmax threshold over all rows of the parts of the logits, each [..., classes]."""
         if self.training and self.tau.is_meta:
             return  # there are no values to learn a threshold from
-        if not self.training or torch.compiler.is_exporting():
-            raise RuntimeError("alpha-ReLU has no threshold yet; run one batch in training mode, or give tau")
+        if not self.training or torch.compiler.is_exporting() or is_dtensor(self.tau):
+            raise RuntimeError("alpha-ReLU has no threshold yet; train on one batch of plain tensors, or give tau")
         parts = (functional.alpha_relu_thresholds(part, self.alpha).flatten() for part in logits)
         of_rows = torch.cat([self.tau.new_empty(0), *parts])
         self.tau.copy_(of_rows[of_rows.isfinite()].mean())

@@ -18,10 +18,11 @@ from sharmix._arguments import (
     widened,
 )
 from sharmix._caller import current_caller
+from sharmix._dtensor import is_dtensor, loss_of_rows, map_of_rows
+from sharmix._export import check_exportable, exportable_map
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss
 from sharmix._fenchel_young import fenchel_young_loss as loss_of_regulariser
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
-from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import alpha_relu as alpha_relu_operators
 from sharmix._operators import autograd
 from sharmix._operators.backend import backend
@@ -97,6 +98,8 @@ def sharmix(
     if caller.is_compiled and caller.exports_to_onnx:
         check_exportable(q, r, temperature)
         p = exportable_map(z, *orders)
+    elif is_dtensor(z):
+        p = map_of_rows(autograd.solved, z, orders, nonconcave, caller)
     else:
         p = autograd.solved(z, orders, nonconcave, caller)
     p = p if masked is None else torch.where(masked, 0, p)
@@ -323,6 +326,9 @@ def fenchel_young_loss(
         tensor(0.0455)
     """
     z = _in_kernel_dtype(classes_last(logits, "logits", -1))
+    if is_dtensor(z):
+        orders = {"q": q, "r": r, "temperature": temperature}
+        return loss_of_rows(fenchel_young_loss, z, targets, orders, nonconcave=nonconcave, **options)
     return loss_of_regulariser(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
 
 
@@ -393,6 +399,8 @@ def alpha_relu_loss(
         tensor(0.1673)
     """
     z = widened(classes_last(logits, "logits", -1))
+    if is_dtensor(z):
+        return loss_of_rows(alpha_relu_loss, z, targets, {"alpha": alpha, "tau": tau}, **options)
     return loss_of_regulariser(AlphaReLURegulariser(alpha, tau), z, targets, **options)
 
 

@@ -110,6 +110,43 @@ def test_only_an_onnx_export_is_taken_for_one():
     assert not _private_torch.in_onnx_export()
 
 
+NOT_CORE = {"aten._assert_tensor_metadata.default"}  # of a cast, whose type `run_decompositions` checks
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    "act",
+    [
+        sharmix.Entmax(),
+        sharmix.SharMiX(learned=("r",)),
+        sharmix.Normmax(learned=True, masked_rows="zeros"),
+        pytest.param(sharmix.Entmax(torch.tensor([1.1, 1.5]).reshape(2, 1, 1)), marks=pytest.mark.slow),
+    ],
+    ids=repr,
+)
+def test_decompositions_leave_core_aten_alone(act):
+    """As ExecuTorch needs it; with executorch 1.5.1, such programs run in its runtime."""
+    z = torch.randn(2, 3, 5)
+    program = torch.export.export(act.eval(), (z,), dynamic_shapes=({1: Dim("batch"), 2: Dim("classes")},))
+    program = program.run_decompositions(sharmix.export_decompositions())
+    operators = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    assert {str(one) for one in operators if torch.Tag.core not in getattr(one, "tags", (torch.Tag.core,))} <= NOT_CORE
+    other = 3 * torch.randn(2, 7, 40)
+    torch.testing.assert_close(program.module()(other), act(other), rtol=GOAL, atol=GOAL)
+
+
+@pytest.mark.medium
+def test_decompositions_refuse_orders_by_name_and_keep_the_operators_of_losses():
+    z, table = torch.randn(2, 5), sharmix.export_decompositions()
+    for orders in ((1.5, 1.25), (2.5, 2.5)):
+        program = torch.export.export(sharmix.SharMiX(*orders), (z,))
+        with pytest.raises(ValueError, match=r"\(q, r\) = \(.*\) cannot be exported to ONNX or core ATen"):
+            program.run_decompositions(table)
+    program = torch.export.export(sharmix.EntmaxLoss(label_smoothing=0.1), (z, torch.tensor([0, 1])))
+    kept = program.run_decompositions(table)
+    assert torch.ops.sharmix.solve.default in {node.target for node in kept.graph.nodes}
+
+
 @pytest.mark.slow
 def test_ahead_of_time_compiled(tmp_path):
     act, x = build("sharmix_learned", torch.float32).eval(), torch.randn(4, 9)

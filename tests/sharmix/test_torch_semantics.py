@@ -194,6 +194,36 @@ def test_one_number_is_one_class_as_for_softmax(dtype, function):
         function(z, dim=1)
 
 
+# What no map takes. torch's softmax takes nested tensors; of all the others it refuses the same.
+
+
+def nested(layout):
+    return torch.nested.nested_tensor([logits(2, 4), logits(3, 4)], layout=layout)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+def test_tensors_that_are_not_dense_numbers_are_refused_with_what_to_use_instead():
+    z, target = logits(), torch.tensor([0, 1, 2])
+    refused = {
+        "nested, strided": (nested(torch.strided), "to_padded_tensor"),
+        "nested, jagged": (nested(torch.jagged), "to_padded_tensor"),
+        "sparse": (z.to_sparse(), r"torch.sparse_coo; convert it with .to_dense\(\)"),
+        "complex": (z.cfloat(), r"torch.complex64; convert it with .float\(\)"),
+        "integer": (z.long(), r"torch.int64; convert it with .float\(\)"),
+        "float8": (z.to(torch.float8_e4m3fn), r"torch.float8_e4m3fn; convert it with .float\(\)"),
+    }
+    with every_case() as case:
+        for name, (tensor, message) in refused.items():
+            for function in (sharmix.sharmix, sharmix.alpha_relu, sharmix.Entmax()):
+                with case(tensor=name, function=function), pytest.raises(TypeError, match=message):
+                    function(tensor)
+            with case(loss=name), pytest.raises(TypeError, match=message):
+                sharmix.sparsemax_loss(tensor, target)
+    padded = torch.nested.to_padded_tensor(nested(torch.strided), -torch.inf)
+    p = sharmix.sharmix(padded, masked_rows="zeros")
+    assert (p.sum(-1).round(decimals=9) == torch.tensor([[1, 1, 0], [1, 1, 1]])).all()
+
+
 # Programs that leave Python: torch.export and torch.jit.trace, saved and loaded.
 
 
