@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Order, per_row
-from sharmix._fenchel_young import Reduction, check_options, check_weight, class_shares, reduced
+from sharmix._fenchel_young import Reduction, check_options, class_shares, reduced
 from sharmix._targets import check_targets
 
 
@@ -39,7 +39,6 @@ def loss_of_rows(
     check_targets(logits, targets)
     rows, given = _Rows(logits), {name: per_row(logits, -1, order, name) for name, order in orders.items()}
     if weight is not None:
-        check_weight(logits, weight)
         weight = rows.copied(weight, "weight")
     y = rows.own(targets, "targets")
     losses = compute(
