@@ -5,7 +5,7 @@ from math import nan
 import pandas as pd
 
 from reporting.text.markdown import narrow
-from reporting.text.number_formats import NOTHING, number
+from reporting.text.number_formats import NOTHING, as_printed, number
 
 
 def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
@@ -25,3 +25,8 @@ def test_numbers_have_a_true_minus_and_no_negative_zero():
     assert [number(value, 2) for value in (-0.126, 0.5, -0.001)] == ["−0.13", "0.50", "0.00"]
     assert [number(value, 1, "+") for value in (1.25, 0.0, -3.0)] == ["+1.2", "+0.0", "−3.0"]
     assert number(nan, 3) == NOTHING
+
+
+def test_a_range_of_the_paper_is_shown_by_its_ends_and_a_number_alone():
+    assert as_printed(0.93, 0.02, 3) == "0.910 to 0.950"
+    assert as_printed(-0.13, 0.0, 2) == "−0.13"
