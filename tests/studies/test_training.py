@@ -58,6 +58,15 @@ def test_a_task_trains_at_its_rate_and_measures_both_splits(tmp_path):
     assert fast["test sparsity"] == 0
 
 
+def test_each_seed_has_the_rate_that_is_best_for_it_and_the_smallest_of_equal_ones():
+    values = {(1, 0.1): 0.5, (1, 0.3): 0.7, (2, 0.1): 0.9, (2, 0.3): 0.9}
+    records = pd.DataFrame(
+        {"contender": "softmax", "seed": seed, "learning_rate": rate, "metric": "validation accuracy", "value": value}
+        for (seed, rate), value in values.items()
+    )
+    assert learning_rates.own_rates(records, "accuracy").to_list() == [0.3, 0.1]
+
+
 def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(untrained):
     runs = untrained(curves=[{"epoch": 1, "test/accuracy": 0.25, "train/accuracy": 0.5}])
     tasks = [task for task in training_recipes.tasks(RECIPES.settings, None) if task["contender"] == "softmax"]
