@@ -1,5 +1,7 @@
 """Which published numbers our runs reproduce."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -50,11 +52,12 @@ def test_verdicts_follow_the_rule_and_show_their_numbers(small):
     verdicts = verdicts_of(rebuild(small).parent)
     wins = line(verdicts, claim="SharMiX wins", row=LEARNED)
     assert wins["published"] == pytest.approx(1.7)
+    assert wins["unit"] == "percentage points"
     assert wins["test_mean"] == pytest.approx(0.5)
     assert (wins["test_verdict"], wins["train_verdict"]) == ("direction only", "reproduces")
     assert line(verdicts, claim="SharMiX is dense", row=LEARNED)["test_verdict"] == "does not reproduce"
     dense = line(verdicts, claim="SharMiX is dense", row="softmax")
-    assert (dense["test_verdict"], dense["nearer_split"]) == ("reproduces", "neither")
+    assert (dense["test_verdict"], dense["nearer_split"], dense["unit"]) == ("reproduces", "neither", "fraction")
     accurate = line(verdicts, claim="SharMiX is accurate", row=LEARNED)
     assert (accurate["test_verdict"], accurate["train_verdict"]) == ("does not reproduce", "reproduces")
     assert accurate["nearer_split"] == "train"
@@ -92,7 +95,9 @@ def test_verdicts_wait_for_the_papers_epoch(built_short, short):
         "Softmax starts well": "does not reproduce",
         "Softmax ends well": "open: epoch not reached",
     }
-    assert "is **open**, too, where" in (built_short / "tables" / "verdicts.md").read_text("utf-8")
+    page = (built_short / "tables" / "verdicts.md").read_text("utf-8")
+    assert "is **open**, too, where" in page
+    assert re.search(r"\| all +\| +1 \| +3 \|", page)  # three of two tables wait
 
     keep_records(short, list(short_records(epochs=6)), "images")
     rebuild(short)
