@@ -61,6 +61,9 @@ def test_verdicts_follow_the_rule_and_show_their_numbers(small):
     accurate = line(verdicts, claim="SharMiX is accurate", row=LEARNED)
     assert (accurate["test_verdict"], accurate["train_verdict"]) == ("does not reproduce", "reproduces")
     assert accurate["nearer_split"] == "train"
+    page = (small / "tables" / "verdicts.md").read_text("utf-8")
+    assert re.search(r"\| +0\.910 +\| +0\.805 \[0\.801, 0\.809\] +\|", page)
+    assert re.search(r"\| +\+1\.70 +\| +\+0\.50 \[\+0\.50, \+0\.50\] +\|", page)
 
 
 @pytest.mark.parametrize(
