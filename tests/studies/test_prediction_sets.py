@@ -84,8 +84,9 @@ def test_a_network_is_scored_by_its_own_map(examples, settings):
         assert (support(rows) < temperature).equal(expected)
 
 
-def test_the_fitted_temperature_has_the_least_log_loss(examples):
-    logits, labels = 3 * examples.logits, examples.labels
+@pytest.mark.parametrize("factor", [3, 1 / 3])
+def test_the_fitted_temperature_has_the_least_log_loss(examples, factor):
+    logits, labels = factor * examples.logits, examples.labels
     found = fitted_temperature(logits, labels)
     losses = [torch.nn.functional.cross_entropy(logits / (found * scale), labels) for scale in (0.97, 1.0, 1.03)]
     assert losses[1] < min(losses[0], losses[2])
