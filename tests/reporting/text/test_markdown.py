@@ -9,7 +9,7 @@ from reporting.text.number_formats import NOTHING, as_printed, number
 
 
 def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
-    wide = pd.DataFrame({"data": ["a", "a"], "map": ["x", "y"], **{f"column {n}": ["1" * 20] * 2 for n in range(9)}})
+    wide = pd.DataFrame({"data": ["a", "a"], "map": ["x", "y"], **{f"column {n}": ["1" * 8] * 2 for n in range(9)}})
     *tables, last = narrow(wide).split("\n\n")
     assert tables
     for table in [*tables, last]:
