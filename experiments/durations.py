@@ -3,7 +3,7 @@
 
 def duration(seconds: float) -> str:
     """A time as `9 s`, `12 min`, `2 h 5 min` or `12 h`."""
-    if seconds < 60:
+    if round(seconds) < 60:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     if hours >= 10:

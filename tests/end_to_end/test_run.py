@@ -60,6 +60,7 @@ def test_a_run_is_recorded_whole(finished):
     assert len(record["weights_hash"]) == 64
     assert record["wall_time_seconds"] > 0
     assert 50 < record["peak_memory_mib"] < 100_000
+    assert 0.5 < record["environment"]["hardware"]["memory_gib"] < 10_000
 
 
 def test_the_weights_of_the_reported_epoch_stay_and_load(finished, tmp_path):

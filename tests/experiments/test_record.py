@@ -108,4 +108,6 @@ def test_the_suite_writes_no_metric_that_the_list_does_not_know():
     assert {name for name in names if not re.match("few|many|medium|support_to", name)} <= set(METRICS)
     # SacreBLEU gives 100.00000000000004 for a perfect translation.
     assert out_of_range({"dev/bleu": of_sentences["bleu"]}) is None
+    for wrong in (-0.01, 1.01):
+        assert out_of_range({"test/accuracy": wrong}) == f"test/accuracy={wrong}: it should be between 0 and 1"
     assert out_of_range({"dev/calibration_error": -3.0, "q": 3.5, "tau": -9.0}) is None

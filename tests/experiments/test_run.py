@@ -14,7 +14,7 @@ import psutil
 import pytest
 from lightning.pytorch.callbacks import Callback
 
-from experiments import building, load_run
+from experiments import building, load_run, run
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.modules.classifier import Classifier
@@ -133,6 +133,14 @@ def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(tmp_
     assert " · goes on from epoch 2 · " in capsys.readouterr().out
     assert resumed.weights_hash == complete(tmp_path / "whole", *airline).weights_hash
     assert {path.name for path in (tmp_path / "killed").iterdir()} == RESULTS
+
+
+def test_a_killed_run_does_not_go_on_with_other_code(tmp_path, monkeypatch, capsys):
+    killed(tmp_path / "killed", "epoch 2")
+    own = run.code_of
+    monkeypatch.setattr(run, "code_of", lambda config: own(config) | {"digest": "other"})
+    complete(tmp_path / "killed")
+    assert " · starts again, because code, data or settings have changed since " in capsys.readouterr().out
 
 
 def test_a_callback_that_watches_what_is_not_logged_ends_the_run_with_one_message(tmp_path):

@@ -1,6 +1,8 @@
 """The Trainer of a run: `conf/` shows all of Lightning's options, and what cannot be is refused by its key."""
 
 import inspect
+import itertools
+from types import SimpleNamespace
 
 import lightning.pytorch as L
 import pytest
@@ -10,7 +12,7 @@ from omegaconf import OmegaConf
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.run import Run
-from experiments.trainer import build_trainer
+from experiments.trainer import ReseedEachEpoch, build_trainer
 from tests.experiments.building import CONF
 
 
@@ -85,3 +87,14 @@ def test_a_trainer_is_deterministic_and_has_the_asked_threads(options):
     build_trainer(options, threads=2)
     assert torch.are_deterministic_algorithms_enabled()
     assert torch.get_num_threads() == 2
+
+
+def test_each_seed_epoch_and_process_has_random_numbers_of_its_own_that_come_back():
+    def drawn(seed, epoch, process):
+        ReseedEachEpoch(seed).on_train_epoch_start(SimpleNamespace(current_epoch=epoch, global_rank=process), None)
+        return torch.rand(()).item()
+
+    places = [*itertools.product((0, 1), repeat=3)]
+    first = [drawn(*place) for place in places]
+    assert len({*first}) == len(places)
+    assert [drawn(*place) for place in places] == first

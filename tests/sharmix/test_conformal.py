@@ -104,7 +104,7 @@ def test_the_rank_is_that_of_the_coverage_as_written():
     """100 · 0.07 is 7.000000000000001 in floating point, whose ceiling is 8."""
     z = torch.stack([torch.arange(1.0, 100.0), torch.zeros(99)], -1)
     predictor = SupportPredictor(2.0, 2.0).calibrate(z, torch.ones(99, dtype=torch.long), 0.07)
-    assert predictor.temperature.item() == pytest.approx(7, rel=1e-6)
+    assert 7 < predictor.temperature.item() == pytest.approx(7, rel=1e-6)  # enlarged for what rounding may add
 
 
 def test_coverage_holds_in_each_class():

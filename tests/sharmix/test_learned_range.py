@@ -101,6 +101,16 @@ def test_a_start_is_checked_before_it_is_rounded():
     assert sharmix.SharMiX(q=least, learned=True).q.item() == least
 
 
+def test_a_temperature_has_a_range_of_its_own():
+    act = sharmix.SharMiX(temperature=5.0, learned="temperature")
+    optimizer = torch.optim.SGD(act.parameters(), lr=100.0)
+    for slope, limit in ((-1, 10.0), (1, 0.1)):
+        optimizer.zero_grad()
+        (slope * act.temperature).backward()
+        optimizer.step()
+        assert act.temperature.item() == pytest.approx(limit)
+
+
 def test_a_step_leaves_the_parameters_of_other_optimizers_alone():
     network = Network()
     optimizer = torch.optim.SGD(network.layer.parameters(), lr=1.0)

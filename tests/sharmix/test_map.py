@@ -148,7 +148,7 @@ def test_nearly_tied_rows_take_as_few_steps_in_double_precision_as_in_single():
     assert double < 5 * single  # ten times if rounding keeps the last step above its limit
 
 
-@pytest.mark.parametrize(("q", "r"), [(1.75, 1.25), (1.5, 1.25), (3.0, 1.6)])
+@pytest.mark.parametrize(("q", "r"), [(1.75, 1.25), (1.5, 1.25), (3.0, 1.6), (1.5, 4 / 3 - 5e-5)])
 def test_non_concave_orders_can_be_refused(q, r):
     with pytest.raises(ValueError, match=rf"\({q:g}, {r:g}\)"):
         sharmix.sharmix(torch.zeros(3), q=q, r=r, nonconcave="error")

@@ -25,6 +25,13 @@ def test_an_interval_is_that_of_the_t_test():
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-12)
 
 
+def test_the_splits_of_a_data_set_are_averaged_and_a_relative_change_is_of_the_opponent():
+    given = records(ours=[[1, 2, 9], [8]], theirs=[[8], [16]])
+    assert compare(given, "brier", "ours", "theirs", "data_set").difference == ((4 - 8) + (8 - 16)) / 2
+    relative = compare(given, "brier", "ours", "theirs", "data_set", relative=True)
+    assert str(relative) == "−50.0 % [−50.0 %, −50.0 %]"
+
+
 @pytest.mark.parametrize(
     ("ours", "lower_is_better", "higher_is_better"),
     [

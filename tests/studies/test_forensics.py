@@ -1,10 +1,14 @@
 """The studies of the published numbers and of the printed formula's precision: the printed map, and the report."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 import sharmix
+from experiments.data.examples import InMemory
 from experiments.identity import ROOT
 from reporting.records.declaration import Explanation, load_declaration
 from studies import forensics, mixed_precision
@@ -48,6 +52,21 @@ def test_the_thresholds_of_the_package_give_another_map_for_unequal_orders_and_f
     printed = PrintedSharMiX(1.5, 1.5, threshold="entmax")(Z)
     torch.testing.assert_close(printed.sum(-1), torch.ones(3, dtype=torch.float64))
     assert not torch.allclose(printed, sharmix.entmax(Z, alpha=1.5), atol=1e-2)
+
+
+def test_a_measurement_by_hand(monkeypatch):
+    """The run and its training are left out; the network gives its inputs as logits."""
+    logits = torch.tensor([[3.0, 1.0, 0.0], [2.0, 1.5, 0.0], [0.0, 1.0, 2.0], [5.0, 0.0, 0.0]])
+    split = InMemory(logits, torch.tensor([0, 1, 2, 2]))
+    module = SimpleNamespace(network=nn.Identity(), activation=sharmix.Sparsemax())
+    monkeypatch.setattr(forensics, "Run", lambda *_: SimpleNamespace(folder=None, train=lambda: None))
+    monkeypatch.setattr(
+        forensics, "load_run", lambda _: (module, SimpleNamespace(data=SimpleNamespace(train=split, test=split)))
+    )
+    task = {"hypothesis": "the suite's experiment", "rows": "sparsemax", "seed": 21}
+    found = {row["metric"]: row["value"] for row in forensics.measure(task, STUDY.settings, None)}
+    expected = {"accuracy": 2 / 4, "macro_f1": (2 / 4 + 0 + 2 / 3) / 3, "sparsity": (2 + 1 + 2 + 2) / 12}
+    assert found == pytest.approx(expected)
 
 
 def test_a_row_is_explained_within_two_deviations_of_all_three_metrics():

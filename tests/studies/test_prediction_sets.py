@@ -60,6 +60,11 @@ def test_sets_hold_all_classes_where_too_few_examples_calibrate(examples):
     assert found.covered.all()
 
 
+def test_the_rank_is_that_of_the_coverage_as_written(examples):
+    """100 · 0.07 is 7.000000000000001 in floating point, whose ceiling is 8."""
+    assert ConformalSplits(-examples.logits[:198], examples.labels[:198], 0.07, np.arange(198)[None]).rank == 7
+
+
 def test_raps_is_its_formula(examples):
     p, dither = examples.logits.softmax(-1), torch.rand(500, 1, dtype=torch.float64)
     scores = raps_scores(p, dither, penalty=0.1, rank=2)
@@ -79,8 +84,9 @@ def test_a_network_is_scored_by_its_own_map(examples, settings):
         assert (support(rows) < temperature).equal(expected)
 
 
-def test_the_fitted_temperature_has_the_least_log_loss(examples):
-    logits, labels = 3 * examples.logits, examples.labels
+@pytest.mark.parametrize("factor", [3, 1 / 3])
+def test_the_fitted_temperature_has_the_least_log_loss(examples, factor):
+    logits, labels = factor * examples.logits, examples.labels
     found = fitted_temperature(logits, labels)
     losses = [torch.nn.functional.cross_entropy(logits / (found * scale), labels) for scale in (0.97, 1.0, 1.03)]
     assert losses[1] < min(losses[0], losses[2])

@@ -1,5 +1,6 @@
 """The studies that train runs of the suite: what they train, one training, and a table."""
 
+from itertools import product
 from types import SimpleNamespace
 
 import pandas as pd
@@ -56,6 +57,31 @@ def test_a_task_trains_at_its_rate_and_measures_both_splits(tmp_path):
     assert set(slow) == {f"{split} {name}" for split, names in learning_rates.MEASURED.items() for name in names}
     assert fast["validation accuracy"] > slow["validation accuracy"] + 0.2
     assert fast["test sparsity"] == 0
+
+
+def test_each_seed_has_the_rate_that_is_best_for_it_and_the_smallest_of_equal_ones():
+    values = {(1, 0.1): 0.5, (1, 0.3): 0.7, (2, 0.1): 0.9, (2, 0.3): 0.9}
+    records = pd.DataFrame(
+        {"contender": "softmax", "seed": seed, "learning_rate": rate, "metric": "validation accuracy", "value": value}
+        for (seed, rate), value in values.items()
+    )
+    assert learning_rates.own_rates(records, "accuracy").to_list() == [0.3, 0.1]
+
+
+def test_the_table_of_rates_shows_the_common_rate_and_the_range_of_the_own_ones():
+    rates = (0.1, 0.3, 0.9)  # each is best for one seed; the test accuracy is half the rate
+    records = pd.DataFrame(
+        {"data_set": "digits", "contender": contender, "seed": seed, "learning_rate": rate}
+        | {"metric": f"{split} accuracy", "value": rate / 2 if split == "test" else float(rates[seed] == rate)}
+        for contender, seed, rate, split in product(("softmax", "entmax"), range(3), rates, ("validation", "test"))
+    )
+    shown = {"chosen_by": "accuracy", "common_rate": 0.1, "found": [], "notes": []}
+    [table] = learning_rates.report(records, {"contenders": ["softmax", "entmax"]}, shown).tables.values()
+    softmax, entmax = table.to_dict("records")
+    assert entmax["at 0.1"] == "0.050 [0.050, 0.050]"
+    assert entmax["own rates"] == "0.1 to 0.9, median 0.3"
+    assert entmax["at its own"].startswith("0.217 [")
+    assert (softmax["minus softmax"], entmax["minus softmax"]) == ("–", "+0.0000 [+0.0000, +0.0000]")
 
 
 def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(untrained):

@@ -55,7 +55,7 @@ def test_an_ascii_terminal_gets_a_bar_of_ascii():
 
 
 def test_times_are_said_as_people_say_them():
-    times = {3.4: "3 s", 60: "1 min", 3540: "59 min", 3600: "1 h", 9000: "2 h 30 min", 39_540: "11 h"}
+    times = {3.4: "3 s", 59.7: "1 min", 110: "2 min", 3540: "59 min", 3600: "1 h", 9000: "2 h 30 min", 39_540: "11 h"}
     assert [duration(seconds) for seconds in times] == list(times.values())
 
 

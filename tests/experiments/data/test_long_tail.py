@@ -37,6 +37,12 @@ def test_the_counts_are_kept_of_each_class_by_the_seed():
     assert kept.tolist() != keep_counts(labels, [50, 20, 3, 1], seed=1).tolist()
 
 
+def test_a_class_with_too_few_examples_repeats_them_as_evenly_as_it_can():
+    times = np.bincount(keep_counts([0, 0, 1], [5, 1], seed=0, repeat=True))
+    assert sorted(times[:2]) == [2, 3]
+    assert times[2] == 1
+
+
 def test_shot_groups_are_bounded_as_the_rule_says():
     groups = SHOTS.groups([500, 101, 100, 20, 19, 1])
     assert {name: members.tolist() for name, members in groups.items()} == {

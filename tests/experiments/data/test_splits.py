@@ -43,6 +43,8 @@ def test_whole_groups_come_as_near_the_share_as_they_can():
     _, test = stratified_group_split(labels, groups, 0.26, seed=0)
 
     assert np.bincount(test // 50).tolist() == [15, 15]
+    pairs = np.arange(8) // 2  # one of eight is asked for, and a pair is as far from it as none
+    assert len(stratified_group_split(["a"] * 8, pairs, 1 / 8, seed=0, classes_in_both=False)[1]) == 0
 
 
 def test_repeats_are_joined_through_chains_of_ids_and_texts():

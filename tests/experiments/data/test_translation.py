@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.data.randomness import sample_seeds
 from experiments.data.samplers import BatchDivision
 from experiments.data.special_tokens import FIRST
 from experiments.data.translation import SentencePairs, TokenBatchSampler
@@ -46,6 +47,8 @@ def test_an_epoch_is_a_function_of_seed_and_number(pairs):
     list(sampler)
     sampler.set_epoch(2)
     assert [batch.indices.tolist() for batch in sampler] == order(5, 2)
+    for batch in sampler:
+        assert batch.seeds.equal(sample_seeds(5, 2, batch.indices))
 
 
 def test_processes_and_passes_divide_each_batch_by_its_tokens(pairs):

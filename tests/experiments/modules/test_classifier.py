@@ -160,7 +160,7 @@ def test_every_metric_on_four_examples_by_hand():
     metrics = OutputMetrics(3, {"many": torch.tensor([0]), "few": torch.tensor([1, 2])})
     logits = torch.tensor([[3.0, 1.0, 0.0], [2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [5.0, 0.0, 0.0]])
     probabilities = torch.tensor([[0.75, 0.25, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
-    targets = torch.tensor([0, 1, 2, 1])
+    targets = torch.tensor([0, 1, 2, 2])
     for part in (slice(0, 3), slice(3, 4)):  # a batch without the class of many shots is harmless
         metrics.update(logits[part], probabilities[part], targets[part], torch.tensor([1.0, 2.0, 3.0, 6.0])[part])
     measured = {name: value.item() for name, value in metrics.compute().items()}
@@ -168,7 +168,7 @@ def test_every_metric_on_four_examples_by_hand():
     assert measured == pytest.approx(
         {
             "accuracy": 2 / 4,
-            "macro_f1": (2 / 4 + 0 + 1) / 3,
+            "macro_f1": (2 / 4 + 0 + 2 / 3) / 3,
             "loss": 3.0,
             "sparsity": (1 + 1 + 2 + 2) / 12,
             "support": (2 + 2 + 1 + 1) / 4,

@@ -175,8 +175,9 @@ def test_sentences_are_measured_as_sacrebleu_does():
     assert measured["empty_possible"] == pytest.approx(2 / 3)
     assert measured["unfinished"] == 0
     metrics.reset()
-    metrics.update(torch.tensor([0]), [Hypothesis([5], -math.inf)], ["a"], ["b"], torch.tensor([-9.0]))
-    assert (metrics.compute()["unfinished"], metrics.compute()["empty_preferred"]) == (1, 1)
+    unfinished = [Hypothesis([5], -math.inf)] * 2
+    metrics.update(torch.tensor([0, 1]), unfinished, ["a", "a"], ["b", "b"], torch.tensor([-9.0, -math.inf]))
+    assert (metrics.compute()["unfinished"], metrics.compute()["empty_preferred"]) == (1, 1 / 2)
 
 
 def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use():

@@ -10,6 +10,7 @@ from experiments.identity import ROOT
 from reporting.generated_parts import COMMAND, rewritten_pages, write_pages
 from reporting.generated_parts.gpu_times import tabulate_gpu_times
 from reporting.generated_parts.measured_times import list_measured_times
+from reporting.generated_parts.verdict_summary import summarise_verdicts
 from reporting.records.declaration import load_declaration
 from reporting.records.yaml_files import TableError
 from reporting.text.marked_text import fill, marks
@@ -21,6 +22,18 @@ def test_the_committed_pages_are_those_of_the_committed_results():
     assert {ROOT / "README.md", ROOT / "docs" / "findings.md"} <= set(pages)
     differing = [page for page, text in pages.items() if text != page.read_text("utf-8")]
     assert not differing, "run `make tables`, and commit what it writes"
+
+
+def test_published_scores_that_are_nearer_to_train_are_counted_by_table(tmp_path):
+    lines = [("level", "train"), ("level", "test"), ("level", "neither"), ("difference", "train")]
+    same = {"table": "table1", "metric": "accuracy", "test_verdict": "does not reproduce", "explained": "the clamp"}
+    (tmp_path / "results" / "tables").mkdir(parents=True)
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    verdicts = pd.DataFrame(same | {"kind": kind, "nearer_split": split} for kind, split in lines)
+    verdicts.to_csv(tmp_path / "results" / "tables" / "verdicts.csv")
+    said = summarise_verdicts(tmp_path, "")
+    assert "What explains the 4: the clamp 4 " in said
+    assert said.endswith(": 1 of 3 in Table 1.")
 
 
 @pytest.mark.parametrize("part", ["maps", "losses"])

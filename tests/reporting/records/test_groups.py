@@ -1,5 +1,6 @@
 """Labels and styles of configurations."""
 
+from reporting.records.kept_runs import count_seeds
 from tests.reporting.synthetic_records import changed, grouped, make_record
 
 
@@ -27,3 +28,9 @@ def test_activations_from_outside_differ_in_line():
     (groups,) = grouped([make_record("mine.First"), make_record("mine.Second")])
     first, second = (group.style for group in groups)
     assert (first["color"], first["linestyle"]) != (second["color"], second["linestyle"])
+
+
+def test_seeds_are_counted_from_the_fewest_to_the_most_of_a_configuration():
+    one, two = [make_record()], [make_record("sparsemax", seed) for seed in (1, 2)]
+    shown = [count_seeds(groups) for groups in ([], *grouped(one, two, one + two))]
+    assert shown == ["0 seeds", "1 seed", "2 seeds", "1 to 2 seeds"]

@@ -49,6 +49,12 @@ def test_the_columns_of_the_page_come_from_the_list_of_metrics(payload):
     assert translation["columns"]["test/bleu"] == "BLEU, test"
     few = payload["experiments"]["cifar100_lt"]["columns"]["test/few_accuracy"]
     assert few == "accuracy of few-shot classes, test"
+    assert [*translation["columns"]][:2] == ["test/accuracy", "dev/accuracy"]  # of one metric the test split first
+
+
+def test_a_first_configuration_is_drawn_as_in_the_figures(payload):
+    softmax = [group for group in payload["groups"].values() if group["label"] == "softmax"]
+    assert {(group["dash"], group["symbol"]) for group in softmax} == {("solid", "circle")}
 
 
 def test_texts_of_runs_stay_texts_and_the_page_links_to_the_site_it_is_part_of(tmp_path):

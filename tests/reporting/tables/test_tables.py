@@ -4,7 +4,16 @@ import pandas as pd
 
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records, make_record
-from tests.reporting.synthetic_results import SMALL, cells_of, loaded, rebuild, short_record, small_records
+from tests.reporting.synthetic_results import (
+    SMALL,
+    WOBBLE,
+    cells_of,
+    line,
+    loaded,
+    rebuild,
+    short_record,
+    small_records,
+)
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -25,6 +34,24 @@ def test_one_block_has_theirs_and_ours_and_only_a_difference_that_excludes_0_is_
     }
     assert entmax[f"{test} | − softmax, theirs"] == "–"
     assert entmax[f"{test} | − softmax, ours [95%]"] == "+0.00 [+0.00, +0.00]"
+
+
+def test_a_difference_below_0_is_bold_too(small):
+    others = [r for r in small_records() if r["config"]["activation"]["name"] != "entmax"]
+    entmax = [make_record("entmax", s, test={"accuracy": 0.79 + more}, alpha=1.5) for s, more in WOBBLE.items()]
+    keep_records(small, others + entmax)
+    cells = cells_of(rebuild(small).parent, "small")["entmax (α = 1.5)"]
+    column = "On test; accuracy − softmax in percentage points | − softmax, ours [95%]"
+    assert cells[column] == "**−1.00 [−1.00, −1.00]**"
+
+
+def test_the_csv_names_the_unit_and_the_source_of_each_number(small):
+    frame = pd.read_csv(rebuild(small) / "small.csv")
+    assert "epoch" not in frame  # no number has one
+    ours = line(frame, row=LEARNED, kind="difference to softmax", source="ours")
+    assert (ours["unit"], ours["seeds"], round(ours["mean"], 9)) == ("percentage points", 5, 0.5)
+    theirs = line(frame, row=LEARNED, kind="level", metric="accuracy", split="test", source="published")
+    assert (theirs["unit"], theirs["mean"], theirs["std"]) == ("fraction", 0.91, 0.006)
 
 
 def test_a_column_without_numbers_is_left_out(small):

@@ -1,13 +1,15 @@
 """Which published numbers our runs reproduce."""
 
+import re
+
 import pandas as pd
 import pytest
 
 from reporting.records.statistics import Estimate
-from reporting.verdicts import Verdict, decide
+from reporting.verdicts import Verdict, decide, decide_claim
 from reporting.verdicts.outcomes import in_one_sentence
-from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import cells_of, line, rebuild, short_records, small_records
+from tests.reporting.synthetic_records import keep_records, make_record
+from tests.reporting.synthetic_results import SEEDS, cells_of, line, loaded, rebuild, short_records, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -50,14 +52,40 @@ def test_verdicts_follow_the_rule_and_show_their_numbers(small):
     verdicts = verdicts_of(rebuild(small).parent)
     wins = line(verdicts, claim="SharMiX wins", row=LEARNED)
     assert wins["published"] == pytest.approx(1.7)
+    assert wins["unit"] == "percentage points"
     assert wins["test_mean"] == pytest.approx(0.5)
     assert (wins["test_verdict"], wins["train_verdict"]) == ("direction only", "reproduces")
     assert line(verdicts, claim="SharMiX is dense", row=LEARNED)["test_verdict"] == "does not reproduce"
     dense = line(verdicts, claim="SharMiX is dense", row="softmax")
-    assert (dense["test_verdict"], dense["nearer_split"]) == ("reproduces", "neither")
+    assert (dense["test_verdict"], dense["nearer_split"], dense["unit"]) == ("reproduces", "neither", "fraction")
     accurate = line(verdicts, claim="SharMiX is accurate", row=LEARNED)
     assert (accurate["test_verdict"], accurate["train_verdict"]) == ("does not reproduce", "reproduces")
     assert accurate["nearer_split"] == "train"
+    page = (small / "tables" / "verdicts.md").read_text("utf-8")
+    assert re.search(r"\| +0\.910 +\| +0\.805 \[0\.801, 0\.809\] +\|", page)
+    assert re.search(r"\| +\+1\.70 +\| +\+0\.50 \[\+0\.50, \+0\.50\] +\|", page)
+
+
+@pytest.mark.parametrize(
+    ("claim", "accuracy", "sparsity", "measured", "verdict"),
+    [  # the paper's numbers, and ours, which all seeds have alike; half of the last printed digit is 0.0005
+        ("SharMiX is dense", 0.9, 0.200, 0.2003, "reproduces"),
+        ("SharMiX is dense", 0.9, 0.200, 0.2007, "does not reproduce"),
+        ("SharMiX is dense", 0.9, "{low: 0.21, high: 0.25}", 0.2097, "reproduces"),
+        ("SharMiX is dense", 0.9, "{low: 0.21, high: 0.25}", 0.2093, "does not reproduce"),
+        ("SharMiX wins", 0.806, 0.0, 0.8052, "reproduces"),  # theirs +0.6 points, ours +0.52
+        ("SharMiX wins", 0.806, 0.0, 0.8048, "direction only"),
+    ],
+)
+def test_a_number_that_could_round_to_the_printed_one_reproduces(small, claim, accuracy, sparsity, measured, verdict):
+    softmax, learned = "softmax: {accuracy: 0.8, sparsity: 0}", f"{{accuracy: {accuracy}, sparsity: {sparsity}}}"
+    (small / "published" / "paper.yaml").write_text(f"table_of_paper: {{{softmax}, sharmix: {learned}}}", "utf-8")
+    test = {"accuracy" if claim == "SharMiX wins" else "sparsity": measured}
+    own = [make_record("sharmix_learned", seed, test=test, q=1.25, r=1.5) for seed in SEEDS]
+    keep_records(small, own + [make_record("softmax", seed, test={"accuracy": 0.8}) for seed in SEEDS])
+    kept = loaded(small, allow_missing_seeds=True)
+    (asked,) = (one for one in kept.declaration.tables["small"].claims if one.text == claim)
+    assert decide_claim(kept, "small", asked, "learned")["test_verdict"] == verdict
 
 
 def test_verdicts_wait_for_the_papers_epoch(built_short, short):
@@ -70,7 +98,9 @@ def test_verdicts_wait_for_the_papers_epoch(built_short, short):
         "Softmax starts well": "does not reproduce",
         "Softmax ends well": "open: epoch not reached",
     }
-    assert "is **open**, too, where" in (built_short / "tables" / "verdicts.md").read_text("utf-8")
+    page = (built_short / "tables" / "verdicts.md").read_text("utf-8")
+    assert "is **open**, too, where" in page
+    assert re.search(r"\| all +\| +1 \| +3 \|", page)  # three of two tables wait
 
     keep_records(short, list(short_records(epochs=6)), "images")
     rebuild(short)
