@@ -14,7 +14,6 @@ class Metric(NamedTuple):
     label: str  # its name for readers
     least: float = -inf
     largest: float = inf
-    lower_is_better: bool = False
     summarised: bool = False  # whether the summary and the report show its mean over seeds
 
 
@@ -29,9 +28,9 @@ METRICS = {
     "sparsity_in_use": Metric("sparsity of the words in use", 0, 1),
     "support": Metric("support", 0, summarised=True),
     "coverage": Metric("coverage", 0, 1, summarised=True),
-    "zero_true": Metric("true class at exactly 0", 0, 1, lower_is_better=True),
-    "brier": Metric("Brier score", 0, lower_is_better=True, summarised=True),
-    "loss": Metric("loss", lower_is_better=True),  # an activation of the user's own may have a negative one
+    "zero_true": Metric("true class at exactly 0", 0, 1),
+    "brier": Metric("Brier score", 0, summarised=True),
+    "loss": Metric("loss"),  # an activation of the user's own may have a negative one
     "empty_preferred": Metric("empty translation preferred", 0, 1),
     "empty_possible": Metric("empty translation possible", 0, 1),
     "unfinished": Metric("no translation ended", 0, 1),
