@@ -20,7 +20,7 @@ from experiments.settings import RunSettings, checked_settings, get_class_or_fun
 
 @contextmanager
 def composing() -> Iterator[None]:
-    """Turn any error before a run begins into a ConfigurationError: it is of the command line or a file of settings."""
+    """Turn any error outside of runs into a ConfigurationError: it is of the command line or a file of settings."""
     try:
         yield
     except Exception as error:
@@ -31,7 +31,7 @@ def composing() -> Iterator[None]:
 
 def _read_last(error: Exception) -> str:
     """The file of settings or the setting that Hydra was reading, which its error may not name; or the command line."""
-    for frame, _ in reversed([*walk_tb(error.__traceback__)]):
+    for frame, _ in reversed([*walk_tb(error.__traceback__)]):  # by the names of variables in Hydra 1.3
         override = getattr(frame.f_locals.get("override"), "input_line", None)
         if place := frame.f_locals.get("full_path") or override:
             return str(place)

@@ -20,7 +20,7 @@ def check_file(path: Path) -> None:
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, f"{error.strerror}; {names_in(path.parent)}", str(path)) from None
+        raise FileNotFoundError(error.errno, f"{error.strerror} ({names_in(path.parent)})", str(path)) from None
     if kind != stat.S_IFREG:
         raise OSError(errno.EINVAL, f"It is {OTHER_KINDS.get(kind, 'a device')}, not a file", str(path))
 
@@ -28,7 +28,10 @@ def check_file(path: Path) -> None:
 def names_in(folder: Path) -> str:
     """What a folder holds, or if it is missing the nearest one above it, for the message that a file is missing."""
     there = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
-    names = sorted(f"{one.name}/" if one.is_dir() else one.name for one in there.iterdir())
+    try:
+        names = sorted(f"{one.name}/" if one.is_dir() else one.name for one in there.iterdir())
+    except OSError as error:
+        return f"{there} cannot be listed: {error.strerror}"
     more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
     return f"{there} holds {', '.join([*names[:MOST_NAMES], *more]) or 'nothing'}"
 

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import reprlib
+from collections.abc import Mapping
 from math import inf, isfinite
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
@@ -21,7 +23,7 @@ class RecordError(UserError):
     """Records that are missing, malformed or doubled, or contradict themselves."""
 
 
-def _number(value):
+def _number(value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise ValueError("Input should be a finite number")
     return value
@@ -75,17 +77,17 @@ class Record(_Part):
     finished_at: str  # ISO 8601, with its time zone
 
     @property
-    def last_epoch(self):
+    def last_epoch(self) -> int:
         return len(self.curves)
 
-    def to_json(self, indent=None):
+    def to_json(self, indent: int | None = None) -> str:
         """The record as JSON text for `read_record`, with sorted keys and the digest of its fields."""
         content = self.model_dump()
         content |= {"schema": SCHEMA, "digest": _digest(content)}
         return json.dumps(content, ensure_ascii=False, sort_keys=True, allow_nan=False, indent=indent)
 
 
-def by_split(row):
+def by_split(row: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """The numbers named "split/name" in a row of the curves, in the form of `Record.metrics`."""
     metrics: dict[str, dict[str, float]] = {}
     for column, value in row.items():
@@ -95,7 +97,7 @@ def by_split(row):
     return metrics
 
 
-def out_of_range(row):
+def out_of_range(row: Mapping[str, float]) -> str | None:
     """The first impossible number in a row of the curves, such as an accuracy of 7.9, with its allowed range."""
     for column, value in row.items():
         least, largest = metric(column).least, metric(column).largest
@@ -105,7 +107,7 @@ def out_of_range(row):
     return None
 
 
-def read_text(path, remedy):
+def read_text(path: Path, remedy: str) -> str:
     """The text of a file in UTF-8; raises a RecordError that names the fault and the remedy."""
     try:
         return text_of(read_file(path))
@@ -115,7 +117,7 @@ def read_text(path, remedy):
         raise RecordError(f"{path}: {error}; {remedy}") from error
 
 
-def read_record(text, place):
+def read_record(text: str, place: str) -> Record:
     """The record in a JSON text, found at a place: a file, or a file and a line.
 
     Raises:
@@ -123,7 +125,7 @@ def read_record(text, place):
     """
     try:
         content = json.loads(text)
-    except (ValueError, RecursionError) as error:  # of brackets nested thousands deep
+    except (ValueError, RecursionError) as error:  # RecursionError: thousands of brackets
         raise RecordError(f"{place}: not a JSON object ({error}); {_REMEDY}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{place}: {reprlib.repr(content)} is not a JSON object; remove it")
@@ -139,12 +141,12 @@ def read_record(text, place):
     return record
 
 
-def load_record(file):
+def load_record(file: Path) -> Record:
     """The record in the record.json of a finished run; raises a RecordError that names the fault."""
     return read_record(read_text(file, _REMEDY), str(file))
 
 
-def first_problem(error):
+def first_problem(error: ValidationError) -> str:
     """The first problem that pydantic found, as one sentence that names the key."""
     # A misspelt key is reported before the key that is missing because of it.
     problem = min(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
@@ -155,6 +157,6 @@ def first_problem(error):
     return f"{key}={reprlib.repr(problem['input'])}: {message}" if key else message
 
 
-def _digest(content):
+def _digest(content: Mapping[str, Any]) -> str:
     """The SHA-256 of the fields of a record."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

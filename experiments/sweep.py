@@ -46,7 +46,7 @@ class Sweep(Callback):
             sys.exit("hydra.sweep.dir and hydra.sweep.subdir are not allowed; give paths.outputs=FOLDER for the runs")
         self.runs = _number_of_runs(config)
         if not self.runs:
-            sys.exit(f"{' '.join(config.hydra.overrides.task)}: one of these names no value, as range(1,1) does")
+            sys.exit(f"{' '.join(config.hydra.overrides.task)}: an override names no value, as range(1,1) does")
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs} in all; what they print: {logs}/JOB/", flush=True)

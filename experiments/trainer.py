@@ -104,7 +104,7 @@ def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = 
 def _check_processes(options: Group) -> None:
     """Raise an error unless Lightning starts the processes by a command, or torchrun or SLURM has started as many."""
     strategy = options.get("strategy", "auto")
-    if any(kind in strategy for kind in ("spawn", "fork", "notebook")):
+    if isinstance(strategy, str) and any(kind in strategy for kind in ("spawn", "fork", "notebook")):
         raise ConfigurationError(f"trainer.strategy={strategy} is not allowed; its processes lose the curves; give ddp")
     devices, nodes = options["devices"], options["num_nodes"]
     started = os.environ.get("SLURM_NTASKS" if SLURMEnvironment.detect() else "WORLD_SIZE")

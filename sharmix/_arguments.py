@@ -15,7 +15,6 @@ from sharmix._private_torch import varies
 
 Order = float | Tensor
 
-USUAL_R = 1.5  # the default of r; `orders_of` knows it by its identity, and so whether r was given
 HALF = (torch.float16, torch.bfloat16)
 MOST_Q = 1000.0  # for larger q the rounding of p, times q, is more than 1e-13
 _CHECKS_EVERYWHERE = "1" in (os.environ.get("SHARMIX_CHECK"), os.environ.get("CUDA_LAUNCH_BLOCKING"))

@@ -78,7 +78,7 @@ class _Rows:
         return values.to_local(grad_placements=self.sums)
 
     def own_orders(self, orders: dict[str, Order]) -> list[Order]:
-        """This process's part of each order that has one value for each row; all others as a whole."""
+        """This process's part of each order that has one value for each row; every other order whole."""
         return [
             (self.own if order.dim() else self.copied)(order, name) if isinstance(order, Tensor) else order
             for name, order in orders.items()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from sharmix._arguments import HALF, USUAL_R, Order, classes_last, may_read, one_value
+from sharmix._arguments import HALF, Order, classes_last, may_read, one_value
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options
 from sharmix._layer_in_blocks import (
@@ -37,7 +37,7 @@ def linear_fenchel_young_loss(
     bias: Tensor | None,
     targets: Tensor,
     q: Order = 1.25,
-    r: Order = USUAL_R,
+    r: Order = 1.5,
     temperature: Order = 1.0,
     *,
     nonconcave: Nonconcave = "global",

@@ -12,14 +12,21 @@ from torch.nn.functional import cross_entropy
 
 from sharmix import _layer_in_blocks, _linear_loss, functional
 from sharmix._activation import Activation
-from sharmix._arguments import USUAL_R, Order, checked, classes_last, may_read, one_value, widened
+from sharmix._arguments import Order, checked, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._dtensor import is_dtensor
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned, learned_names
 from sharmix._scores import proper_score
 from sharmix._targets import checked_classes, nan_if_no_class
-from sharmix.functional import AlphaReLURegulariser, MaskedRows, Nonconcave, SharmaMittalRegulariser, fenchel_young_loss
+from sharmix.functional import (
+    USUAL_R,
+    AlphaReLURegulariser,
+    MaskedRows,
+    Nonconcave,
+    SharmaMittalRegulariser,
+    fenchel_young_loss,
+)
 from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]
@@ -456,7 +463,7 @@ class AlphaReLU(Activation):
         if self.training and self.tau.is_meta:
             return  # there are no values to learn a threshold from
         if not self.training or torch.compiler.is_exporting() or is_dtensor(self.tau):
-            raise RuntimeError("alpha-ReLU has no threshold yet; train on one batch of plain tensors, or give tau")
+            raise RuntimeError("alpha-ReLU has no threshold yet; train on one batch (of no DTensors), or give tau")
         parts = (functional.alpha_relu_thresholds(part, self.alpha).flatten() for part in logits)
         of_rows = torch.cat([self.tau.new_empty(0), *parts])
         self.tau.copy_(of_rows[of_rows.isfinite()].mean())

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from sharmix._activation import Activation
-from sharmix._arguments import USUAL_R, Order, may_read
+from sharmix._arguments import Order, may_read
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, check_options
 from sharmix._targets import check_shape
@@ -115,7 +115,7 @@ class SharMiXLoss(FenchelYoungLoss):
     def __init__(
         self,
         q: Order = 1.25,
-        r: Order = USUAL_R,
+        r: Order = 1.5,
         temperature: Order = 1.0,
         *,
         learned: bool | Sequence[str] = False,

@@ -1,5 +1,6 @@
 """The sparse maps, their losses and their entropy, as functions."""
 
+from numbers import Integral
 from typing import Any, Literal, Unpack
 
 import torch
@@ -7,7 +8,6 @@ from torch import Tensor
 
 from sharmix._arguments import (
     HALF,
-    USUAL_R,
     Order,
     checked,
     checked_dim,
@@ -30,6 +30,8 @@ from sharmix._operators.orders import solving_dtype
 
 Nonconcave = Literal["global", "error"]
 MaskedRows = Literal["nan", "zeros"]
+
+USUAL_R = 1.5  # the default of r of what takes `dim`; known by its identity where r is not given
 
 
 def sharmix(
@@ -215,7 +217,7 @@ def _in_kernel_dtype(logits: Tensor) -> Tensor:
 
 def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> autograd.Orders:
     """q, r and T₀ in the form that the operators expect: numbers, or one value for each row of `values`."""
-    if type(q) is int and r is USUAL_R:  # as in torch.softmax(z, 1)
+    if r is USUAL_R and isinstance(q, Integral):  # as in torch.softmax(z, 1)
         raise TypeError(f"q={q} without r could be meant as a dimension; write dim={q}, or q={q}.0")
     return (
         q if type(q) is float else per_row(values, dim, q, "q"),
@@ -286,7 +288,7 @@ def fenchel_young_loss(
     logits: Tensor,
     targets: Tensor,
     q: Order = 1.25,
-    r: Order = USUAL_R,
+    r: Order = 1.5,
     temperature: Order = 1.0,
     *,
     nonconcave: Nonconcave = "global",

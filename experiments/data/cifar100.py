@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from filelock import FileLock
 
-from experiments.data.hub import load_images
+from experiments.data.hub import load_images, parquet_file
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.errors import reading
@@ -36,14 +36,15 @@ class Cifar100DataModule(SmallImageDataModule):
     def read(self, split: str) -> tuple[Images, Indices, str]:
         if self.folder is None and self.source == "torchvision":
             return self._of_torchvision(LOCAL_DATA, split)
-        if unpacked := self.unpacked(ARCHIVE):
+        own = self.folder and self.folder / self.own_folder
+        unpacked = self.unpacked(ARCHIVE)
+        if unpacked and not (own and parquet_file(own, split).exists()):
             return self._of_torchvision(unpacked.parent, split)
         remedy = (
             f"{self.fetch_again}, as {self.own_folder}/train.parquet and test.parquet in the folder paths.data, or "
             f"unpack the official archive there, to {ARCHIVE}, or have it fetched with paths.data=null, and where the "
             "hub cannot be reached data.source=torchvision"
         )
-        own = self.folder and self.folder / self.own_folder
         rows, _, place = load_images(own, HUB_NAME, split, "img", "fine_label", remedy)
         return *self.decode(rows), place
 

@@ -34,7 +34,7 @@ def load_images(
     if folder is None:
         table, place = load_from_hub(name, split, remedy), f"{name} on the Hugging Face hub"
     else:
-        file = _parquet_file(folder, split)
+        file = parquet_file(folder, split)
         place = str(file)
         with reading(place, remedy):
             check_file(file)
@@ -45,7 +45,7 @@ def load_images(
     return images, getattr(table.features[label], "names", []), place
 
 
-def _parquet_file(folder: Path, split: str) -> Path:
+def parquet_file(folder: Path, split: str) -> Path:
     """The file of a split, by our name or by the hub's; the first of our names if there is none."""
     names = f"{split}.parquet", f"{split}-00000-of-00001*.parquet"
     places = folder, folder / "data", folder / folder.name  # as copies of the hub's repositories have them

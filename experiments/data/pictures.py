@@ -28,7 +28,7 @@ def picture_of(content: bytes) -> Image.Image:
 def in_rgb(image: Image.Image) -> Image.Image:
     """An image in RGB; an OSError if RGB cannot show it as it is."""
     if image.mode.startswith(LARGER_RANGES):  # Pillow would cut each value at 255
-        raise OSError(f"its mode {image.mode} has values above 255; save it with eight bits a channel")
+        raise OSError(f"its mode {image.mode} can have values above 255; save it with eight bits a channel")
     if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
         raise OSError("some of its pixels are transparent; save it on the background that it is to have")
     return image.convert("RGB")

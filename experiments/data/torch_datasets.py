@@ -32,8 +32,8 @@ DAMAGE = (OSError, SyntaxError, EOFError, struct.error, DecompressionBombError)
 class TorchDatasetModule(ClassificationDataModule):
     """Two torch Datasets that give pairs of an input and a class number.
 
-    An input is a tensor, an array, or a PIL image, which becomes uint8 [channels, height, width], with one channel if
-    it is grey and three otherwise. The pictures of a folder are read by the rules of data/README.md. Random transforms
+    An input is a tensor, an array, or a PIL image, which becomes a tensor [channels, height, width] of its own values,
+    and a palette RGB. The pictures of a folder are read by the rules of data/README.md. Random transforms
     are seeded for each example and epoch, so results do not depend on the number of workers. Without `class_names` the
     names are `train.classes`, or else numbers.
     """
@@ -44,8 +44,7 @@ class TorchDatasetModule(ClassificationDataModule):
 
     def load(self) -> ClassificationData:
         for dataset in (self.train, self.test):
-            if getattr(dataset, "loader", None) is default_loader:  # of a folder of pictures
-                dataset.loader = read_picture
+            _read_by_our_rules(dataset)
         train, test = (DatasetExamples(dataset, class_numbers(dataset)) for dataset in (self.train, self.test))
         names = self.class_names or getattr(self.train, "classes", None) or range(int(train.targets.max()) + 1)
         first, _ = train.read(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
@@ -84,7 +83,17 @@ class DatasetExamples:
         if not isinstance(value, Image):
             return torch.as_tensor(value)
         with _reading(self.dataset, index):
-            return pil_to_tensor(value if value.mode in ("L", "RGB") else in_rgb(value))
+            return pil_to_tensor(in_rgb(value) if value.mode == "P" else value)
+
+
+def _read_by_our_rules(dataset: Any) -> None:
+    """Let the folders of pictures in a dataset, such as those below a Subset, read by the rules of data/README.md."""
+    if getattr(dataset, "loader", None) is default_loader:
+        dataset.loader = read_picture
+    below = [getattr(dataset, "dataset", None), *getattr(dataset, "datasets", [])]  # of a Subset, of a ConcatDataset
+    for one in below:
+        if isinstance(one, Dataset):
+            _read_by_our_rules(one)
 
 
 def class_numbers(dataset: Any) -> Tensor:

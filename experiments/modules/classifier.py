@@ -72,8 +72,8 @@ class Classifier(OutputModule):
         found = tuple(getattr(output, "shape", ()))
         if found != wanted:
             raise ConfigurationError(
-                f"{kind} gives an output of shape {found} for inputs of shape {tuple(inputs.shape)}, but "
-                f"{self.num_classes} classes need {wanted}"
+                f"{kind} gives an output of shape {found} for inputs of shape {tuple(inputs.shape)} and "
+                f"{self.num_classes} classes; it must be {wanted}"
             )
         return output
 
@@ -81,7 +81,7 @@ class Classifier(OutputModule):
         """A batch of any other DataLoader as the suite's: inputs and targets, or inputs alone for predictions."""
         if isinstance(batch, Batch):
             return batch
-        inputs, *targets = batch
+        inputs, *targets = [batch] if isinstance(batch, Tensor) else batch
         numbers = torch.arange(len(inputs))
         split = "train" if self.trainer.training else "test" if self.trainer.testing else "validation"
         return Batch(inputs, targets[0] if targets else numbers[:0], numbers, numbers, 1.0, split)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sharmix import _linear_loss
-from sharmix._arguments import USUAL_R, Order, classes_last, one_value
+from sharmix._arguments import Order, classes_last, one_value
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import UnweightedLossOptions
 from sharmix.parallel.loss import checked_sizes, existing_group, vocab_parallel_loss
@@ -21,7 +21,7 @@ def vocab_parallel_linear_loss(
     bias: Tensor | None,
     targets: Tensor,
     q: Order = 1.25,
-    r: Order = USUAL_R,
+    r: Order = 1.5,
     temperature: Order = 1.0,
     *,
     group: dist.ProcessGroup | None = None,

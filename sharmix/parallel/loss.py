@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sharmix._arguments import USUAL_R, Order, as_tensor, classes_last, number, one_value
+from sharmix._arguments import Order, as_tensor, classes_last, number, one_value
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, reduced
 from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
 from sharmix._targets import check_indices
@@ -19,7 +19,7 @@ def vocab_parallel_loss(
     local_logits: Tensor,
     targets: Tensor,
     q: Order = 1.25,
-    r: Order = USUAL_R,
+    r: Order = 1.5,
     temperature: Order = 1.0,
     *,
     group: dist.ProcessGroup | None = None,

@@ -20,7 +20,7 @@ COMMANDS = {  # a command line, and words of the one message
     ("hydra.launcher.n_jobs=x", "hydra/launcher=cores"): "Value 'x' of type 'str' could not be converted to Integer",
     ("hydra.run.dir=/etc/passwd",): "hydra.run.dir=/etc/passwd",
     (f"paths.outputs={'a' * 300}",): "File name too long; give another folder with paths.outputs=FOLDER",
-    ("-m", "seed=range(1,1)"): "one of these names no value",
+    ("-m", "seed=range(1,1)"): "an override names no value",
     ("-m", "seed=interval(0,1)"): "BasicSweeper does not support sweep type",
     ("activation=custom",): "activation.name is missing; give activation.name=VALUE",
     ("experiment=airlines",): "Could not find 'experiment/airlines'",

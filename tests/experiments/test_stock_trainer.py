@@ -59,8 +59,9 @@ def test_a_stock_trainer_takes_inputs_and_targets_of_a_stock_loader():
     loader = DataLoader(examples, batch_size=100)
     trainer.test(module, loader, verbose=False)
     assert measured(trainer) == pytest.approx(expected)
-    p = torch.cat(trainer.predict(module, DataLoader(TensorDataset(examples.tensors[0]), batch_size=100)))
-    assert (p.argmax(-1) == examples.tensors[1]).float().mean().item() == pytest.approx(expected["test/accuracy"])
+    for inputs in (TensorDataset(examples.tensors[0]), examples.tensors[0]):
+        p = torch.cat(trainer.predict(module, DataLoader(inputs, batch_size=100)))
+        assert (p.argmax(-1) == examples.tensors[1]).float().mean().item() == pytest.approx(expected["test/accuracy"])
     trainer.fit(module, loader, loader)
     assert {"train/accuracy", "validation/accuracy"} <= set(trainer.callback_metrics)
 
