@@ -70,7 +70,9 @@ def _check_monitors(callbacks: dict[str, Any], evaluated: Sequence[str]) -> None
     for name, group in callbacks.items():
         monitor = (group or {}).get("monitor") or ""
         if not isinstance(monitor, str):
-            raise ConfigurationError(f"callbacks.{name}.monitor={monitor} is not a text such as validation/loss")
+            raise ConfigurationError(
+                f"callbacks.{name}.monitor={monitor} is not allowed; it is a text such as validation/loss"
+            )
         if "/" in monitor and monitor.partition("/")[0] not in measured:
             raise ConfigurationError(
                 f"callbacks.{name}.monitor={monitor} is not allowed; nothing is chosen on the test split, and this run "

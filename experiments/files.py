@@ -20,7 +20,7 @@ def check_file(path: Path) -> None:
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, f"{error.strerror} ({names_in(path.parent)})", str(path)) from None
+        raise FileNotFoundError(error.errno, f"{error.strerror}; {names_in(path.parent)}", str(path)) from None
     if kind != stat.S_IFREG:
         raise OSError(errno.EINVAL, f"It is {OTHER_KINDS.get(kind, 'a device')}, not a file", str(path))
 

@@ -34,17 +34,15 @@ def loss_of_rows(
     reduction: Reduction = "mean",
     **options: Any,
 ) -> Tensor:
-    """compute(logits, targets, *orders, …) for logits [..., classes]; the mean is over the rows of all processes."""
+    """compute(logits, targets, **orders, …) for logits [..., classes]; the mean is over the rows of all processes."""
     check_options(ignore_index, 0.0, reduction)
     check_targets(logits, targets)
     rows, given = _Rows(logits), {name: per_row(logits, -1, order, name) for name, order in orders.items()}
     if weight is not None:
         weight = rows.copied(weight, "weight")
     y = rows.own(targets, "targets")
-    losses = compute(
-        rows.own(logits), y, *rows.own_orders(given),
-        weight=weight, ignore_index=ignore_index, reduction="none", **options,
-    )  # fmt: skip
+    own = dict(zip(given, rows.own_orders(given), strict=True))
+    losses = compute(rows.own(logits), y, **own, weight=weight, ignore_index=ignore_index, reduction="none", **options)
     shares = None
     if not targets.is_floating_point():
         counted = y != ignore_index

@@ -31,7 +31,7 @@ from sharmix._operators.orders import solving_dtype
 Nonconcave = Literal["global", "error"]
 MaskedRows = Literal["nan", "zeros"]
 
-USUAL_R = 1.5  # the default of r of what takes `dim`; known by its identity where r is not given
+USUAL_R = float("1.5")  # the default of r beside `dim`; an object of its own, which tells whether r was given
 
 
 def sharmix(

@@ -40,21 +40,21 @@ def batch():
 MAPS = {
     "sharmix": sharmix.sharmix,
     "softmax's rows": lambda z, q, r: sharmix.sharmix(z, 1.0, r),
-    "entmax": lambda z, q, r: sharmix.entmax(z, q),
-    "normmax": lambda z, q, r: sharmix.normmax(z, q),
+    "entmax": lambda z, q, r: sharmix.entmax(z, alpha=q),
+    "normmax": lambda z, q, r: sharmix.normmax(z, alpha=q),
     "sparsemax": lambda z, q, r: sharmix.sparsemax(z),
     "along the first dimension": lambda z, q, r: sharmix.sharmix(z, q, r, dim=0),
     "masked rows": lambda z, q, r: sharmix.sharmix(z.where(z > -1e9, -torch.inf), q, r, masked_rows="zeros"),
     "half precision": lambda z, q, r: sharmix.sharmix(z.bfloat16(), q, r).double(),
-    "alpha_relu": lambda z, q, r: sharmix.alpha_relu(z, 1.5, q),
+    "alpha_relu": lambda z, q, r: sharmix.alpha_relu(z, alpha=1.5, tau=q),
     "entropy": lambda z, q, r: sharmix.sharma_mittal_entropy(z.softmax(-1), q, r),
 }
 LOSSES = {
     "loss": lambda z, y, q, r, **options: sharmix.fenchel_young_loss(z, y, q, r, **options),
     "numbers": lambda z, y, q, r, **options: sharmix.fenchel_young_loss(z, y, **options),
     "smoothed": lambda z, y, q, r, **options: sharmix.fenchel_young_loss(z, y, q, r, label_smoothing=0.1, **options),
-    "soft": lambda z, y, q, r, **options: sharmix.entmax_loss(z, (-z.detach()).softmax(-1), q, **options),
-    "alpha_relu": lambda z, y, q, r, **options: sharmix.alpha_relu_loss(z, y, 1.5, q, **options),
+    "soft": lambda z, y, q, r, **options: sharmix.entmax_loss(z, (-z.detach()).softmax(-1), alpha=q, **options),
+    "alpha_relu": lambda z, y, q, r, **options: sharmix.alpha_relu_loss(z, y, alpha=1.5, tau=q, **options),
     "softmax": lambda z, y, q, r, **options: sharmix.Softmax().loss(z, y, **options),
 }
 
@@ -183,7 +183,7 @@ def test_what_is_not_allowed(split):
             (TypeError, "targets must be a DTensor beside", lambda: sharmix.sparsemax_loss(z, y)),
             (TypeError, "weight must be", lambda: sharmix.sparsemax_loss(z, targets, weight=batch()[0][0, 0])),
             (ValueError, "reduction='men'", lambda: sharmix.sparsemax_loss(z, targets, reduction="men")),
-            (ValueError, "alpha=0.5 is not allowed", lambda: sharmix.entmax(z, split(number - 1))),
+            (ValueError, "alpha=0.5 is not allowed", lambda: sharmix.entmax(z, alpha=split(number - 1))),
             (ValueError, "label 8 is out of range", lambda: sharmix.sparsemax_loss(z, split(torch.full_like(y, 8)))),
             (NotImplementedError, "takes no DTensor", lambda: sharmix.SharMiXLoss(**learning)(z[0], targets[0])),
         ):

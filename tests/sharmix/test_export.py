@@ -120,7 +120,7 @@ NOT_CORE = {"aten._assert_tensor_metadata.default"}  # of a cast, whose type `ru
         sharmix.Entmax(),
         sharmix.SharMiX(learned=("r",)),
         sharmix.Normmax(learned=True, masked_rows="zeros"),
-        pytest.param(sharmix.Entmax(torch.tensor([1.1, 1.5]).reshape(2, 1, 1)), marks=pytest.mark.slow),
+        pytest.param(sharmix.Entmax(alpha=torch.tensor([1.1, 1.5]).reshape(2, 1, 1)), marks=pytest.mark.slow),
     ],
     ids=repr,
 )

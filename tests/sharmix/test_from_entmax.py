@@ -110,7 +110,7 @@ def test_a_whole_number_alone_is_no_order_of_sharmix(given):
     for call in (lambda: sharmix.sharmix(z, 1), lambda: sharmix.SharMiX(1)):
         with pytest.raises(TypeError, match=r"^q=1 without r could be meant as a dimension; write dim=1, or q=1\.0$"):
             call()
-    assert sharmix.SharMiXLoss(1).activation.q == sharmix.SharMiX(1.0).q  # a loss has no dim
+    assert sharmix.fenchel_young_loss(z, given["y"], 1) == sharmix.SharMiXLoss(1)(z, given["y"])  # a loss has no dim
     assert sharmix.sharmix(z, 1, 1.5).equal(sharmix.sharmix(z, q=1.0))
 
 

@@ -153,7 +153,7 @@ def _saved_sizes(function, *inputs):
     of={
         "map": (sharmix.sharmix, (1.25, 1.5, 1.0)),
         "loss": (lambda z, *orders: sharmix.fenchel_young_loss(z, torch.arange(64), *orders), (1.25, 1.5, 1.0)),
-        "entmax": (sharmix.entmax, (1.25,)),
+        "entmax": (lambda z, order: sharmix.entmax(z, alpha=order), (1.25,)),
         "alpha_relu": (sharmix.alpha_relu, ()),
         "alpha_relu_loss": (lambda z: sharmix.alpha_relu_loss(z, torch.arange(64)), ()),
     },

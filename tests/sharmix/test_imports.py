@@ -32,9 +32,9 @@ def calls():
     yield "in inference mode", torch.inference_mode()(lambda: sharmix.sharmix(z))
     for name, function in doors.EVERYTHING.items():
         yield name, lambda f=function: f(z).float().sum().backward()
-    for name in ("sharmix", "entmax", "normmax"):
+    for name, order in (("sharmix", "q"), ("entmax", "alpha"), ("normmax", "alpha")):
         function = getattr(sharmix, name)
-        yield f"{name}, learned", lambda f=function: f(z, learned)
+        yield f"{name}, learned", lambda f=function, o=order: f(z, **{o: learned})
         yield f"{name}, half precision", lambda f=function: f(z.bfloat16())
     for name in doors.NAMES:
         act = sharmix.build_activation(name)

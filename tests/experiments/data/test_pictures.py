@@ -40,8 +40,8 @@ def bright(side, kind):
 REFUSED = [
     ("its mode I;16 can have values above 255", encoded(bright(32, np.uint16))),
     ("its mode I;16 can have values above 255", encoded(bright(32, np.uint16), "TIFF")),
-    ("its mode I has values above 255", encoded(bright(32, np.int32), "TIFF")),
-    ("its mode F has values above 255", encoded(bright(32, np.float32), "TIFF")),
+    ("its mode I can have values above 255", encoded(bright(32, np.int32), "TIFF")),
+    ("its mode F can have values above 255", encoded(bright(32, np.float32), "TIFF")),
     ("some of its pixels are transparent", encoded(WITH_A_HOLE)),
     ("some of its pixels are transparent", encoded(FEW_COLOURS, "PNG", transparency=FEW_COLOURS.getpixel((0, 0)))),
     ("it has 2 pictures", encoded(RGB, "GIF", **TWO)),

@@ -76,7 +76,7 @@ def test_a_network_that_fits_is_left_as_it_was():
 @pytest.mark.parametrize(
     ("network", "said"),
     [
-        (nn.Unflatten(1, (8, 8)), r"model: Unflatten gives an output of shape \(3, 8, 8\) for .* need \(3, 10\)"),
+        (nn.Unflatten(1, (8, 8)), r"model: Unflatten gives an output of shape \(3, 8, 8\) for .* must be \(3, 10\)"),
         (nn.Conv2d(3, 10, 1), r"model: Conv2d cannot read inputs of shape \(3, 64\) and type torch\.float32: "),
         (nn.LSTM(64, 10), r"model: LSTM gives an output of shape \(\) for inputs of shape \(3, 64\)"),
     ],
@@ -105,8 +105,8 @@ class OfEachExample(sharmix.Softmax):
 @pytest.mark.parametrize(
     ("activation", "said"),
     [
-        (Summed(), r"activation: Summed gives an output of shape \(3,\) for .*need \(3, 10\)"),
-        (OfEachExample(), r"activation: OfEachExample\.loss gives an output of shape \(3,\) for .* need \(\)"),
+        (Summed(), r"activation: Summed gives an output of shape \(3,\) for .* must be \(3, 10\)"),
+        (OfEachExample(), r"activation: OfEachExample\.loss gives an output of shape \(3,\) for .* must be \(\)"),
     ],
     ids=["probabilities", "loss"],
 )
