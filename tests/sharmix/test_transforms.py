@@ -155,7 +155,7 @@ ANNEALED = {
     "q": lambda z, v: sharmix.sharmix(z, v, 1.6),
     "r": lambda z, v: sharmix.sharmix(z, 1.2, v),
     "temperature": lambda z, v: sharmix.sharmix(z, 1.2, 1.5, v),
-    "alpha": sharmix.entmax,
+    "alpha": lambda z, v: sharmix.entmax(z, alpha=v),
     "q of the loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, 1.6),
     "q of the smoothed loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, 1.6, label_smoothing=0.1),
     "q of the soft loss": lambda z, v: sharmix.fenchel_young_loss(z, torch.full_like(z, 0.2), v, 1.6),
