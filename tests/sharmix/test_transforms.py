@@ -121,7 +121,7 @@ def assert_equal_with_gradients(found, expected, z, act):
 @for_every(
     function={
         "q and r": lambda z, v: sharmix.sharmix(z, v, v),
-        "entmax": sharmix.entmax,
+        "entmax": lambda z, v: sharmix.entmax(z, alpha=v),
         "the logits too": lambda z, v: sharmix.sharmix(z, 1 + z.square().mean(), 1 + z.square().mean()),
         "loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, v),
         "smoothed loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, v, label_smoothing=0.1),
