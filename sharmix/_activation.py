@@ -13,7 +13,6 @@ from sharmix._dtensor import is_dtensor, loss_of_rows
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
-    UnweightedLossOptions,
     composed_class_loss,
     fenchel_young_loss,
 )
@@ -118,7 +117,7 @@ class Activation(nn.Module, ABC):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        **options: Unpack[UnweightedLossOptions],
+        **options: Unpack[_linear_loss.LinearLossOptions],
     ) -> Tensor:
         """The `loss` of the logits hidden · weightᵀ + bias, for large vocabularies.
 

@@ -33,11 +33,19 @@ class OutputLayer(NamedTuple):
 
 
 def loss_in_blocks(
-    loss: _LossOfBlock, most_classes: int, layer: OutputLayer, wanted: Sequence[bool], parameters: Sequence[Tensor]
+    loss: _LossOfBlock,
+    most_classes: int,
+    sparse_grad: bool,
+    layer: OutputLayer,
+    wanted: Sequence[bool],
+    parameters: Sequence[Tensor],
 ) -> LayerLoss:
-    """The sum of a loss over the rows, and the `wanted` of its gradients by hidden, weight and bias."""
+    """The sum of a loss over the rows, and the `wanted` of its gradients by hidden, weight and bias.
+
+    With `sparse_grad` the gradient by the weight is a sparse tensor of the classes with an error, if few are.
+    """
     hidden, weight, bias, targets = layer
-    gradients = _LayerGradients(hidden, weight, bias, wanted)
+    gradients = _LayerGradients(hidden, weight, bias, wanted, sparse_grad)
     value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
     by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
     for some, logits in logits_in_parts(hidden, weight, bias, most_classes):
@@ -111,8 +119,10 @@ def softmax_loss(
 class _LayerGradients:
     """The wanted gradients by hidden, weight and bias, float32 or wider, summed over chunks of the errors p − y."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, wanted: Sequence[bool]) -> None:
-        self.hidden, self.weight = hidden, weight
+    def __init__(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, wanted: Sequence[bool], sparse: bool
+    ) -> None:
+        self.hidden, self.weight, self.sparse = hidden, weight, sparse
         self.wide = torch.promote_types(weight.dtype, torch.float32)
         wants_hidden, self.wants_weight, wants_bias = wanted
         self.by_hidden = torch.empty_like(hidden, dtype=self.wide) if wants_hidden else None
@@ -153,6 +163,13 @@ class _LayerGradients:
             return self.by_hidden, self.by_weight, self.by_bias
         classes, order = torch.cat(self.classes).sort()
         rows, errors = torch.cat(self.rows)[order], torch.cat(self.errors)[order].to(self.weight.dtype)
+        if self.sparse and self.by_weight is None:
+            touched, place = torch.unique_consecutive(classes, return_inverse=True)
+            sums = _grouped_sums(self.hidden, rows, errors, place, len(touched)).to(self.wide)
+            by_weight = torch.sparse_coo_tensor(
+                touched[None], sums, self.weight.shape, check_invariants=False, is_coalesced=True
+            )
+            return self.by_hidden, by_weight, self.by_bias
         by_weight = _grouped_sums(self.hidden, rows, errors, classes, len(self.weight)).to(self.wide)
         return self.by_hidden, by_weight if self.by_weight is None else by_weight.add_(self.by_weight), self.by_bias
 

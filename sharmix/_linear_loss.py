@@ -31,6 +31,19 @@ from sharmix.functional import Nonconcave, SharmaMittalRegulariser, fenchel_youn
 _LossOfLayer = Callable[[OutputLayer, Sequence[bool], Sequence[Tensor]], LayerLoss]
 
 
+class LinearLossOptions(UnweightedLossOptions, total=False):
+    """The options of `UnweightedLossOptions`, without the reduction `none`, and the layout of the weight's gradient.
+
+    Attributes:
+        sparse_grad: whether the gradient of the weight is a sparse tensor of the rows that are not 0, as
+            `torch.optim.SparseAdam` takes it. These are the classes in the support of some row and the targets; with
+            label smoothing, all. On CUDA the host then waits, for their number. It stays dense under `torch.compile`
+            and the transforms of `torch.func`. Default: False.
+    """
+
+    sparse_grad: bool
+
+
 def linear_fenchel_young_loss(
     hidden: Tensor,
     weight: Tensor,
@@ -41,7 +54,7 @@ def linear_fenchel_young_loss(
     temperature: Order = 1.0,
     *,
     nonconcave: Nonconcave = "global",
-    **options: Unpack[UnweightedLossOptions],
+    **options: Unpack[LinearLossOptions],
 ) -> Tensor:
     """The Fenchel–Young loss of a linear output layer, computed a few rows at a time.
 
@@ -57,7 +70,8 @@ def linear_fenchel_young_loss(
         weight, bias: the weights of the output layer, [classes, features], and its bias, [classes] or None.
         targets: class indices [...] of an integer type.
         q, r, temperature: numbers, or tensors of one element.
-        nonconcave, **options: as for `fenchel_young_loss`, without `weight` and without the reduction `none`.
+        nonconcave: as for `fenchel_young_loss`.
+        **options: `ignore_index`, `reduction`, `label_smoothing` and `sparse_grad`; see `LinearLossOptions`.
 
     Returns, Raises: as `fenchel_young_loss`; the loss is a scalar.
 
@@ -87,6 +101,7 @@ def linear_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: Reduction = "mean",
+    sparse_grad: bool = False,
     most_classes: int = 0,
 ) -> Tensor:
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
@@ -104,14 +119,15 @@ def linear_loss(
     check_layer(hidden, weight, bias, targets, fewest_classes=0 if most_classes else 1)
     if hidden.is_meta or not current_caller().is_plain:
         return loss(linear(hidden, weight, bias), targets, reduction=reduction)
-    parts, classes = as_autocast(hidden, weight, bias), targets.reshape(-1).long()
-    layer = OutputLayer(parts[0].reshape(-1, hidden.shape[-1]), *parts[1:], classes)
+    hidden, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
+    layer = OutputLayer(*as_autocast(hidden, weight, bias), classes)
     counted = (classes != ignore_index).sum()
     compute: _LossOfLayer
     entropy: Tensor | float = 0.0
     is_softmax = regulariser and are_numbers(regulariser.orders) and regulariser.orders == (1.0, 1.0, 1.0)
     if is_softmax and not label_smoothing:
-        compute = partial(loss_in_blocks, partial(softmax_loss, ignore_index=ignore_index), most_classes)
+        in_blocks = partial(softmax_loss, ignore_index=ignore_index)
+        compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)
     elif regulariser and (values := _orders_for_kernels(layer, regulariser)):
         orders = regulariser.orders
         parameters = [*(order for order in orders if isinstance(order, Tensor)), *parameters]
@@ -120,11 +136,12 @@ def linear_loss(
             entropy = _smoothed_entropy(regulariser, weight, label_smoothing)
             entropy = entropy * (counted.clamp_max(1) if reduction == "mean" else counted)
     else:
-        compute = partial(loss_in_blocks, partial(loss_by_autograd, partial(loss, reduction="sum")), most_classes)
+        in_blocks = partial(loss_by_autograd, partial(loss, reduction="sum"))
+        compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)
     count, learns = counted if reduction == "mean" else torch.ones_like(counted), torch.is_grad_enabled()
     learned = [parameter for parameter in parameters if learns and parameter.requires_grad]
     with torch.autocast(hidden.device.type, enabled=False):
-        value = _LinearLoss.apply(compute, count, learns, classes, *layer[:3], *learned)
+        value = _LinearLoss.apply(partial(compute, layer), count, learns, sparse_grad, hidden, weight, bias, *learned)
     return value - entropy if isinstance(entropy, Tensor) else value
 
 
@@ -201,19 +218,21 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        compute: _LossOfLayer,
+        compute: Callable[[Sequence[bool], Sequence[Tensor]], LayerLoss],
         count: Tensor,
         learns: bool,
-        targets: Tensor,
+        sparse_grad: bool,
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
         *parameters: Tensor,
     ) -> Tensor:
         wanted = ctx.needs_input_grad[4:7] if learns else (False, False, False)
-        value, gradients, by_parameters = compute(OutputLayer(hidden, weight, bias, targets), wanted, parameters)
-        ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
-        ctx.save_for_backward(count, *gradients, *by_parameters)
+        value, (by_hidden, by_weight, by_bias), by_parameters = compute(wanted, parameters)
+        if sparse_grad and by_weight is not None and not by_weight.is_sparse:
+            by_weight = by_weight.to_sparse(1)
+        ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype if bias is None else bias.dtype)
+        ctx.save_for_backward(count, by_hidden, by_weight, by_bias, *by_parameters)
         return value / count
 
     @staticmethod

@@ -11,7 +11,7 @@ from torch import Tensor
 from sharmix import _linear_loss
 from sharmix._arguments import Order, classes_last, one_value
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import UnweightedLossOptions
+from sharmix._linear_loss import LinearLossOptions
 from sharmix.parallel.loss import checked_sizes, existing_group, vocab_parallel_loss
 
 
@@ -27,7 +27,7 @@ def vocab_parallel_linear_loss(
     group: dist.ProcessGroup | None = None,
     sizes: Sequence[int] | None = None,
     candidates: int = 32,
-    **options: Unpack[UnweightedLossOptions],
+    **options: Unpack[LinearLossOptions],
 ) -> Tensor:
     """The loss of the logits hidden · weightᵀ + bias, where each process holds the weights of its own classes.
 

@@ -76,6 +76,33 @@ def test_no_gradient_is_kept_for_a_frozen_part_of_the_layer(scale):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", ["sharmix_learned", "softmax", "sparsemax"])
+def test_the_gradient_of_the_weight_is_sparse_on_request(name, scale):
+    tensors, targets = layer(scale, tokens=5)
+    activation = sharmix.build_activation(name)
+    dense = torch.autograd.grad(activation.linear_loss(*tensors, targets), tensors)
+    loss = activation.linear_loss(*tensors, targets, sparse_grad=True)
+    kept, mine = (torch.autograd.grad(loss, tensors, retain_graph=keeps) for keeps in (True, False))
+    for hidden, weight, bias in (kept, mine):
+        touched = dense[1].any(1).nonzero().squeeze(1)
+        torch.testing.assert_close(weight.coalesce().indices()[0], touched, rtol=0, atol=0)
+        torch.testing.assert_close([hidden, weight.to_dense(), bias], list(dense))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_sparse_adam_leaves_the_other_rows_alone(autocast):
+    (hidden, weight, _), targets = layer(20.0, tokens=5, dtype=torch.float32)
+    before = weight.detach().clone()
+    with torch.autocast("cpu", enabled=autocast):
+        loss = sharmix.linear_fenchel_young_loss(hidden, weight, None, targets, q=2.0, r=2.0, sparse_grad=True)
+    loss.backward()
+    torch.optim.SparseAdam([weight]).step()
+    changed = (weight != before).any(1)
+    assert 4 <= changed.sum() < CLASSES // 2
+    assert changed[targets[targets >= 0]].any()
+
+
 def test_half_precision_is_summed_in_single():
     tensors, targets = layer(1.0)
     halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]
