@@ -96,6 +96,9 @@ def test_the_same_bits_again_and_untouched_classes_are_zero(monkeypatch):
     touched = error.count_nonzero(0)
     assert touched.max() > layer._PIECE  # a class of several pieces
     assert not once[2][touched == 0].any()
+    sparse = computed(monkeypatch, tensors, targets, (2.0, 2.0, 1.0), sparse_grad=True)[2].coalesce()
+    assert sparse.indices()[0].tolist() == touched.nonzero().squeeze(1).tolist()
+    assert torch.equal(sparse.to_dense(), once[2])
 
 
 def test_learned_orders_get_their_slopes(monkeypatch):
