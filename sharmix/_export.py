@@ -77,8 +77,9 @@ def _check_orders(q: Tensor, r: Tensor) -> None:
     refused = _cannot_be_exported(q, r)
     if refused.any():
         q_value, r_value = (order.expand(refused.shape)[refused][0].item() for order in (q, r))
+        given = f"q = {q_value:g}" if math.isnan(r_value) else f"(q, r) = ({q_value:g}, {r_value:g})"  # r is an input
         needed = f"the exported map needs q <= 2 and r >= 2 - 1/q = {2 - 1 / q_value:g}"
-        raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) cannot be exported to ONNX or core ATen: {needed}")
+        raise ValueError(f"{given} cannot be exported to ONNX or core ATen: {needed}")
 
 
 def _known_values(order: Order, name: str) -> Tensor:

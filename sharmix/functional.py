@@ -217,8 +217,8 @@ def _in_kernel_dtype(logits: Tensor) -> Tensor:
 
 def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> autograd.Orders:
     """q, r and T₀ in the form that the operators expect: numbers, or one value for each row of `values`."""
-    if r is USUAL_R and isinstance(q, Integral):  # as in torch.softmax(z, 1)
-        raise TypeError(f"q={q} without r could be meant as a dimension; write dim={q}, or q={q}.0")
+    if r is USUAL_R and dim == -1 and isinstance(q, Integral) and not isinstance(q, bool):  # as in torch.softmax(z, 1)
+        raise TypeError(f"q={q}, a whole number without r, could be meant as a dimension; write q={q}.0, or dim={q}")
     return (
         q if type(q) is float else per_row(values, dim, q, "q"),
         r if type(r) is float else per_row(values, dim, r, "r"),
@@ -402,7 +402,7 @@ def alpha_relu_loss(
     """
     z = widened(classes_last(logits, "logits", -1))
     if is_dtensor(z):
-        return loss_of_rows(alpha_relu_loss, z, targets, {"alpha": alpha, "tau": tau}, **options)
+        return loss_of_rows(alpha_relu_loss, z, targets, {"alpha": alpha, "tau": one_value(tau, "tau")}, **options)
     return loss_of_regulariser(AlphaReLURegulariser(alpha, tau), z, targets, **options)
 
 

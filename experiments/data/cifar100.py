@@ -38,7 +38,7 @@ class Cifar100DataModule(SmallImageDataModule):
             return self._of_torchvision(LOCAL_DATA, split)
         own = self.folder and self.folder / self.own_folder
         unpacked = self.unpacked(ARCHIVE)
-        if unpacked and not (own and parquet_file(own, split).exists()):
+        if unpacked and not (own and parquet_file(own, "train").exists()):
             return self._of_torchvision(unpacked.parent, split)
         remedy = (
             f"{self.fetch_again}, as {self.own_folder}/train.parquet and test.parquet in the folder paths.data, or "

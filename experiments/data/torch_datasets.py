@@ -1,7 +1,7 @@
 """Any two torch Datasets of inputs and class numbers, such as torchvision's, as a data module."""
 
 import struct
-from contextlib import AbstractContextManager
+from bisect import bisect_right
 from dataclasses import dataclass
 from os.path import getsize
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.utilities.seed import isolate_rng
 from PIL.Image import DecompressionBombError, Image
 from torch import Tensor
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import ConcatDataset, Dataset, Subset, default_collate
 from torchvision.datasets import DatasetFolder
 from torchvision.datasets.folder import default_loader
 from torchvision.transforms.v2.functional import pil_to_tensor
@@ -19,7 +19,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, sizes_of
 from experiments.data.hashes import digest_by_reading, folder_digest, tensor_digest
-from experiments.data.pictures import in_rgb, read_picture
+from experiments.data.pictures import LARGER_RANGES, in_rgb, read_picture
 from experiments.data.randomness import seed_generators
 from experiments.errors import DataError, reading
 from experiments.settings import validated_class
@@ -32,10 +32,10 @@ DAMAGE = (OSError, SyntaxError, EOFError, struct.error, DecompressionBombError)
 class TorchDatasetModule(ClassificationDataModule):
     """Two torch Datasets that give pairs of an input and a class number.
 
-    An input is a tensor, an array, or a PIL image, which becomes a tensor [channels, height, width] of its own values,
-    and a palette RGB. The pictures of a folder are read by the rules of data/README.md. Random transforms
-    are seeded for each example and epoch, so results do not depend on the number of workers. Without `class_names` the
-    names are `train.classes`, or else numbers.
+    An input is a tensor, an array, or a PIL image, which becomes a tensor [channels, height, width]: a grey one of its
+    own values, also above 255, any other in RGB. The pictures of a folder are read by the rules of data/README.md.
+    Random transforms are seeded for each example and epoch, so results do not depend on the number of workers. Without
+    `class_names` the names are `train.classes`, or else numbers.
     """
 
     train: Dataset[Any]
@@ -82,18 +82,18 @@ class DatasetExamples:
         value = _example(self.dataset, index)[0]
         if not isinstance(value, Image):
             return torch.as_tensor(value)
-        with _reading(self.dataset, index):
-            return pil_to_tensor(in_rgb(value) if value.mode == "P" else value)
+        is_grey = value.mode == "L" or value.mode.startswith(LARGER_RANGES)
+        with reading(_place(self.dataset, index), "or let the data set give a tensor", (OSError, ValueError)):
+            return pil_to_tensor(value if is_grey else in_rgb(value))
 
 
 def _read_by_our_rules(dataset: Any) -> None:
     """Let the folders of pictures in a dataset, such as those below a Subset, read by the rules of data/README.md."""
     if getattr(dataset, "loader", None) is default_loader:
         dataset.loader = read_picture
-    below = [getattr(dataset, "dataset", None), *getattr(dataset, "datasets", [])]  # of a Subset, of a ConcatDataset
-    for one in below:
-        if isinstance(one, Dataset):
-            _read_by_our_rules(one)
+    parts = dataset.datasets if isinstance(dataset, ConcatDataset) else []
+    for part in [dataset.dataset] if isinstance(dataset, Subset) else parts:
+        _read_by_our_rules(part)
 
 
 def class_numbers(dataset: Any) -> Tensor:
@@ -108,10 +108,16 @@ def class_numbers(dataset: Any) -> Tensor:
 
 
 def _example(dataset: Any, index: int) -> Any:
-    with _reading(dataset, index):
+    with reading(_place(dataset, index), "restore its file", DAMAGE):
         return dataset[index]
 
 
-def _reading(dataset: Any, index: int) -> AbstractContextManager[None]:
+def _place(dataset: Any, index: int) -> str:
+    """The name of an example; of a part of a data set the name that it has there."""
+    if isinstance(dataset, Subset):
+        return _place(dataset.dataset, dataset.indices[index])
+    if isinstance(dataset, ConcatDataset):
+        part = bisect_right(dataset.cumulative_sizes, index)
+        return _place(dataset.datasets[part], index - [0, *dataset.cumulative_sizes][part])
     file = f", {dataset.samples[index][0]}" if isinstance(dataset, DatasetFolder) else ""
-    return reading(f"{type(dataset).__name__}, example {index}{file}", "restore its file", DAMAGE)
+    return f"{type(dataset).__name__}, example {index}{file}"

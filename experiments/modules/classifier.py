@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from experiments.data.examples import Batch
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, UserError
 from experiments.modules.base import OutputModule
 from experiments.modules.metrics import OutputMetrics
 from experiments.modules.optimizer import AdamSettings
@@ -82,6 +82,8 @@ class Classifier(OutputModule):
         if isinstance(batch, Batch):
             return batch
         inputs, *targets = [batch] if isinstance(batch, Tensor) else batch
+        if not targets and not self.trainer.predicting:
+            raise UserError("the DataLoader gives inputs without targets; give pairs of both, or call predict")
         numbers = torch.arange(len(inputs))
         split = "train" if self.trainer.training else "test" if self.trainer.testing else "validation"
         return Batch(inputs, targets[0] if targets else numbers[:0], numbers, numbers, 1.0, split)

@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch.utils.data import DataLoader, TensorDataset
 
+from experiments.errors import UserError
 from tests.experiments.building import classifier, copies, digits, stock_trainer, translator
 
 
@@ -64,6 +65,8 @@ def test_a_stock_trainer_takes_inputs_and_targets_of_a_stock_loader():
         assert (p.argmax(-1) == examples.tensors[1]).float().mean().item() == pytest.approx(expected["test/accuracy"])
     trainer.fit(module, loader, loader)
     assert {"train/accuracy", "validation/accuracy"} <= set(trainer.callback_metrics)
+    with pytest.raises(UserError, match="inputs without targets"):
+        trainer.validate(module, DataLoader(examples.tensors[0], batch_size=100), verbose=False)
 
 
 def plain(metrics):

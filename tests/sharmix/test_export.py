@@ -135,6 +135,11 @@ def test_decompositions_leave_core_aten_alone(act):
     torch.testing.assert_close(program.module()(other), act(other), rtol=GOAL, atol=GOAL)
 
 
+class OrderAsInput(torch.nn.Module):
+    def forward(self, logits, r):
+        return sharmix.sharmix(logits, 2.5, r)
+
+
 @pytest.mark.medium
 def test_decompositions_refuse_orders_by_name_and_keep_the_operators_of_losses():
     z, table = torch.randn(2, 5), sharmix.export_decompositions()
@@ -142,6 +147,8 @@ def test_decompositions_refuse_orders_by_name_and_keep_the_operators_of_losses()
         program = torch.export.export(sharmix.SharMiX(*orders), (z,))
         with pytest.raises(ValueError, match=r"\(q, r\) = \(.*\) cannot be exported to ONNX or core ATen"):
             program.run_decompositions(table)
+    with pytest.raises(ValueError, match=r"^q = 2.5 cannot be exported"):  # whatever the input r
+        torch.export.export(OrderAsInput(), (z, torch.tensor(2.0))).run_decompositions(table)
     program = torch.export.export(sharmix.EntmaxLoss(label_smoothing=0.1), (z, torch.tensor([0, 1])))
     kept = program.run_decompositions(table)
     assert torch.ops.sharmix.solve.default in {node.target for node in kept.graph.nodes}

@@ -108,10 +108,11 @@ def test_a_number_by_position_that_means_another_thing_in_the_package_or_in_torc
 def test_a_whole_number_alone_is_no_order_of_sharmix(given):
     z = given["z"]
     for call in (lambda: sharmix.sharmix(z, 1), lambda: sharmix.SharMiX(1)):
-        with pytest.raises(TypeError, match=r"^q=1 without r could be meant as a dimension; write dim=1, or q=1\.0$"):
+        with pytest.raises(TypeError, match=r"^q=1, a whole number without r, .* dimension; write q=1\.0, or dim=1$"):
             call()
     assert sharmix.fenchel_young_loss(z, given["y"], 1) == sharmix.SharMiXLoss(1)(z, given["y"])  # a loss has no dim
     assert sharmix.sharmix(z, 1, 1.5).equal(sharmix.sharmix(z, q=1.0))
+    assert sharmix.sharmix(z, 2, dim=0).equal(sharmix.sharmix(z, q=2.0, dim=0))
 
 
 def test_a_number_by_position_that_means_the_same_is_taken(given):

@@ -33,6 +33,9 @@ def test_torchvisions_folder_gives_the_same(cifar, tmp_path, monkeypatch):
     monkeypatch.setattr("torchvision.datasets.CIFAR100._check_integrity", lambda _: True)
     monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
     assert loaded("cifar100", tmp_path).content_hash == loaded("cifar100", cifar).content_hash
+    (tmp_path / "cifar100" / "train.parquet").symlink_to(cifar / "cifar100" / "train.parquet")
+    said = refusal("cifar100", tmp_path, DataError)  # parquet files come first, and no split comes from elsewhere
+    assert f"{tmp_path}/cifar100 holds cifar-100-python/, train.parquet" in said
 
 
 @pytest.mark.parametrize("below", ["", "data", "cifar100"])

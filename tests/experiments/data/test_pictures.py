@@ -1,13 +1,14 @@
 """The rules by which pictures are read, at each door: training images of every data set, and predictions."""
 
 import io
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Subset
+from torch.utils.data import ConcatDataset, Subset
 from torchvision.datasets import ImageFolder
 
 from experiments.data.torch_datasets import TorchDatasetModule
@@ -93,7 +94,9 @@ def own_pictures(folder):
 
 
 def own(dataset):
-    TorchDatasetModule(train=dataset, test=dataset, **BATCHES).setup()
+    module = TorchDatasetModule(train=dataset, test=dataset, **BATCHES)
+    module.setup()
+    return module
 
 
 def of_a_folder(folder):
@@ -129,8 +132,33 @@ def test_every_door_refuses_sixteen_bits(name, read, folder_of):
         read(folder_of(name))
 
 
-def test_a_palette_of_a_dataset_gives_its_colours():
-    module = TorchDatasetModule(train=(pairs := Pairs((FEW_COLOURS, 0), (FEW_COLOURS, 1))), test=pairs, **BATCHES)
-    module.setup()
+BLACK_AND_WHITE = RGB.convert("1")
+OF_A_DATASET = [
+    (FEW_COLOURS, FEW_COLOURS.convert("RGB")),
+    (RGB.convert("RGBA"), RGB),
+    (BLACK_AND_WHITE, BLACK_AND_WHITE.convert("RGB")),
+    (RGB.convert("L"), RGB.convert("L")),
+    (bright(8, np.uint16), bright(8, np.uint16)),
+]
+
+
+@pytest.mark.parametrize(("image", "expected"), OF_A_DATASET, ids=lambda image: image.mode)
+def test_an_image_of_a_dataset_is_grey_with_its_own_values_or_rgb(image, expected):
+    module = own(Pairs((image, 0), (image, 1)))
     pixels, _ = module.data.train.read(torch.tensor([1]), torch.tensor([0]))
-    assert np.array_equal(pixels[0].permute(1, 2, 0), np.asarray(FEW_COLOURS.convert("RGB")))
+    assert np.array_equal(pixels[0].permute(1, 2, 0).squeeze(-1), np.asarray(expected))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "I;16B"])
+def test_an_image_of_a_dataset_that_is_no_picture_names_the_example(mode):
+    image = WITH_A_HOLE if mode == "RGBA" else Image.new(mode, (8, 8))
+    with pytest.raises(DataError, match=r"^Pairs, example 0: cannot be read \(.*; or let the data set give a tensor$"):
+        own(Pairs((image, 0)))
+
+
+def test_the_file_of_a_part_of_a_folder_is_named(tmp_path):
+    folder = own_pictures(tmp_path)
+    parts = ConcatDataset([Subset(folder, [0]), Subset(folder, [1])])
+    own_place = rf"^ImageFolder, example 1, {re.escape(folder.samples[1][0])}: cannot be read"
+    with pytest.raises(DataError, match=own_place):
+        own(Subset(parts, [1, 0]))
