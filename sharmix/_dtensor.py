@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Order, per_row
-from sharmix._fenchel_young import Reduction, check_options, class_shares, reduced
+from sharmix._fenchel_young import Reduction, checked_options, class_shares, reduced
 from sharmix._targets import check_targets
 
 
@@ -35,7 +35,7 @@ def loss_of_rows(
     **options: Any,
 ) -> Tensor:
     """compute(logits, targets, **orders, …) for logits [..., classes]; the mean is over the rows of all processes."""
-    check_options(ignore_index, 0.0, reduction)
+    ignore_index = checked_options(ignore_index, 0.0, reduction)
     check_targets(logits, targets)
     rows, given = _Rows(logits), {name: per_row(logits, -1, order, name) for name, order in orders.items()}
     if weight is not None:

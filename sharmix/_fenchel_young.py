@@ -1,6 +1,7 @@
 """The Fenchel–Young loss of any regulariser, against class indices or probabilities."""
 
-from numbers import Integral
+from contextlib import suppress
+from operator import index
 from typing import Literal, Protocol, TypedDict
 
 import torch
@@ -63,8 +64,7 @@ def fenchel_young_loss(
     cross-entropy minus s times the entropy of ỹ. The mean divides by Σ w_y if targets are class indices, and by the
     number of rows if they are probabilities.
     """
-    check_options(ignore_index, label_smoothing, reduction)
-    ignore_index = int(ignore_index)  # of NumPy's, too: kernels take no other
+    ignore_index = checked_options(ignore_index, label_smoothing, reduction)
     if logits.shape[-1] == 0:
         raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
     check_targets(logits, targets)
@@ -168,13 +168,18 @@ def at_class(x: Tensor, classes: Tensor) -> Tensor:
     return x.flatten().index_select(0, starts + classes.flatten()).reshape(classes.shape)
 
 
-def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> None:
+def checked_options(ignore_index: int, label_smoothing: float, reduction: str) -> int:
+    """`ignore_index` as a plain int, after a check of all options; NumPy's and torch's integers are allowed, too."""
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
-    if type(ignore_index) is not int and (isinstance(ignore_index, bool) or not isinstance(ignore_index, Integral)):
-        raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
+    if type(ignore_index) is int:
+        return ignore_index
+    if not isinstance(ignore_index, bool):
+        with suppress(TypeError):
+            return index(ignore_index)
+    raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
 
 
 def checked_weight(logits: Tensor, weight: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn.functional import linear
 
 from sharmix._arguments import HALF, Order, classes_last, may_read, one_value
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options
+from sharmix._fenchel_young import Reduction, UnweightedLossOptions, checked_options
 from sharmix._layer_in_blocks import (
     LayerLoss,
     OutputLayer,
@@ -110,8 +110,7 @@ def linear_loss(
     the loss, if it is one of SharMiX's. `most_classes` is the largest number of classes of a process, where processes
     share them and must divide the rows alike.
     """
-    check_options(ignore_index, label_smoothing, reduction)
-    ignore_index = int(ignore_index)
+    ignore_index = checked_options(ignore_index, label_smoothing, reduction)
     loss = partial(loss, ignore_index=ignore_index, label_smoothing=label_smoothing)
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")

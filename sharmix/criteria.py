@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sharmix._activation import Activation
 from sharmix._arguments import Order, may_read
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import LossOptions, check_options
+from sharmix._fenchel_young import LossOptions, checked_options
 from sharmix._targets import check_shape
 from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
@@ -60,8 +60,8 @@ class FenchelYoungLoss(nn.Module):
             raise ValueError(f"dim={self.activation.dim} of the activation is not allowed in a criterion")
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
-        check_options(ignore_index, label_smoothing, reduction)
-        self.ignore_index, self.reduction, self.label_smoothing = int(ignore_index), reduction, label_smoothing
+        self.ignore_index = checked_options(ignore_index, label_smoothing, reduction)
+        self.reduction, self.label_smoothing = reduction, label_smoothing
         self._may_warn = True
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sharmix._arguments import Order, as_tensor, classes_last, number, one_value
-from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, reduced
+from sharmix._fenchel_young import Reduction, UnweightedLossOptions, checked_options, reduced
 from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
 from sharmix._targets import check_indices
 from sharmix.parallel._solution import solve
@@ -92,7 +92,7 @@ def loss_and_counts(
 ) -> tuple[Tensor, Tensor]:
     """The loss, and the counts of `_solution.solve`, [3]."""
     logits = classes_last(local_logits, "local_logits", -1)
-    check_options(ignore_index, label_smoothing, reduction)
+    ignore_index = checked_options(ignore_index, label_smoothing, reduction)
     check_indices(logits, targets, "local_logits")
     group = existing_group(group)
     sizes = checked_sizes(sizes, group, logits.shape[-1])

@@ -83,8 +83,8 @@ def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built(er
 
 def test_an_integer_of_numpy_is_an_index_to_ignore_as_in_torch():
     z, y = batch(3)
-    found = [sharmix.SharMiXLoss(ignore_index=index)(z, y) for index in (1, np.int64(1))]
-    assert found[0] == found[1] == sharmix.fenchel_young_loss(z, y, ignore_index=np.int64(1))
+    found = [sharmix.SharMiXLoss(ignore_index=index)(z, y) for index in (1, np.int64(1), torch.tensor(1))]
+    assert found[0] == found[1] == found[2] == sharmix.fenchel_young_loss(z, y, ignore_index=np.int64(1))
 
 
 def test_probabilities_in_place_of_logits_are_warned_of_once():
