@@ -25,7 +25,8 @@ class FenchelYoungLoss(nn.Module):
 
     Args:
         activation: an activation module, or a name that `build_activation` accepts. `criterion.activation(logits)`
-            gives the probabilities, for classes in the last dimension.
+            gives the probabilities, for classes in the last dimension. For logits (N, C, d₁, …) these are
+            `criterion.activation(logits.movedim(1, -1)).movedim(-1, 1)`.
         weight, ignore_index, reduction, label_smoothing: as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
 
     Shape:
