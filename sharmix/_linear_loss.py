@@ -36,9 +36,9 @@ class LinearLossOptions(UnweightedLossOptions, total=False):
 
     Attributes:
         sparse_grad: whether the gradient of the weight is a sparse tensor of the rows that are not 0, as
-            `torch.optim.SparseAdam` takes it; that of the bias stays dense. These are the classes in the support of some row and the targets; with
-            label smoothing, all. On CUDA the host then waits, for their number. It stays dense under `torch.compile`
-            and the transforms of `torch.func`. Default: False.
+            `torch.optim.SparseAdam` takes it. These are the classes in the support of some row and the targets; with
+            label smoothing, all. On CUDA the host then waits, for their number. The gradient of the bias stays dense,
+            and so does the weight's under `torch.compile` and the transforms of `torch.func`. Default: False.
     """
 
     sparse_grad: bool
