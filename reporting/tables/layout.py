@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from itertools import compress
 from math import isnan, nan
 from typing import Any
 
 from reporting.look.palette import label
 from reporting.records.declaration import ORDERS, Cell, Columns, Table
+from reporting.records.statistics import Estimate, differ_from_zero
 from reporting.text.columns import Block, Column
 from reporting.text.number_formats import NOT_REACHED, NOTHING, as_printed, over_seeds, with_deviation, with_interval
 
@@ -63,7 +65,7 @@ def _words(table: Table, columns: Columns, cell: Cell) -> tuple[str | None, ...]
 def _columns(
     title: str, published: list[Line | None], ours: list[Line | None], beside_theirs: bool, confidence: float
 ) -> list[Column]:
-    """The published numbers and ours; differences whose interval excludes 0 are bold."""
+    """The published numbers and ours; differences that `differ_from_zero` are bold."""
     theirs, measured = ([_text(line) for line in lines] for lines in (published, ours))
     columns = [Column(", ".join(filter(None, (title, "theirs"))), theirs)] if {*theirs} != {NOTHING} else []
     if {*measured} == {NOTHING}:
@@ -72,7 +74,8 @@ def _columns(
     intervals = {row: line for row, line in enumerate(ours) if line and line["_cell"] == DIFFERENCE}
     if any(not isnan(line["low"]) for line in intervals.values()):
         said += f" [{confidence:.0%}]"
-    bold = frozenset(row for row, line in intervals.items() if line["low"] > 0 or line["high"] < 0)
+    estimates = [Estimate(*(line[name] for name in Estimate._fields)) for line in intervals.values()]
+    bold = frozenset(compress(intervals, differ_from_zero(estimates, confidence)))
     return [*columns, Column(said, measured, bold)]
 
 

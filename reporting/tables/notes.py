@@ -63,7 +63,8 @@ def _statistics(selection: Selection, confidence: float) -> str:
         return note
     return (
         f"{note} The difference to {label(table.baseline or {})} is paired by seed; its {confidence:.0%} "
-        "interval is Student's t, and a difference whose interval excludes 0 is bold."
+        "interval is Student's t. A difference is bold if it differs from 0 after Holm's correction for the number of "
+        "differences in the table."
     )
 
 

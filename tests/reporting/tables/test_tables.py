@@ -102,7 +102,7 @@ def test_a_mean_over_fewer_seeds_than_its_row_says_so(short):
     row = cells_of(short, "dynamics")["softmax"]
     assert row["Accuracy on test by epoch | epoch 6, ours"] == "0.500 (1 of 3 seeds)"
     assert row["Accuracy on test by epoch | epoch 2, ours"] == "0.472 ± 0.005"
-    verdicts = pd.read_csv(short / "tables" / "verdicts.csv").set_index("claim")["test_verdict"]
+    verdicts = pd.read_csv(short / "tables" / "verdicts.csv").set_index("claim")["verdict"]
     assert verdicts["Softmax ends well"] == "open: epoch not reached"
 
 
@@ -129,5 +129,5 @@ def test_a_difference_over_fewer_seeds_than_its_row_says_so(small):
     assert softmax[column] == "–"
     verdicts = (small / "tables" / "verdicts.md").read_text("utf-8")
     assert "+0.50 points" not in verdicts
-    assert "+0.50 [+0.50, +0.50] (3 of 5 seeds)" in verdicts
+    assert "+0.50 [−0.64, +1.64] (3 of 5 seeds)" in verdicts
     assert verdicts.count("(3 of 5 seeds)") == 4  # the difference, and the level of softmax, each on test and on train
