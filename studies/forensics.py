@@ -123,7 +123,7 @@ def _readings(module: OutputModule, logits: Tensor, settings: Settings) -> dict[
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    """Theirs beside ours under the nearest hypothesis of each row, and the distance of every row under all of them."""
+    """How many rows each combination gives; theirs beside ours under the nearest one; distances and deviations."""
     (theirs, deviations), means = published(settings), mean_metrics(records, settings)
     rows = means.index.get_level_values("contender")
     distances = ((means - theirs.loc[rows].values).abs() / deviations.loc[rows].values).max(axis="columns")
@@ -132,9 +132,13 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     own = by_row.xs(OWN, level="reading").reindex(by_row.index.droplevel("reading")).set_axis(by_row.index)
     by_row = by_row.fillna(own)
     table = by_row.map(_text).assign(**{"rows given": (by_row <= shown["given_within"]).sum(axis="columns")})
+    counts = table[["rows given"]].sort_values("rows given", ascending=False, kind="stable").reset_index()
+    counts = counts.drop_duplicates(["hypothesis", "split"])  # the reading that gives the most
     return Report(
         {
+            "How many of the rows each hypothesis gives": counts[counts["rows given"] > 0],
             "The nearest hypothesis of each row": _nearest(distances, means, theirs),
+            "Deviation of accuracy on test between seeds": _deviations(records, shown["splits"]),
             "Distance of each row by combination": table.reset_index(),
         },
         [],
@@ -157,6 +161,13 @@ def mean_metrics(records: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     listed = {name: number for number, name in enumerate(settings["hypotheses"])}
     means = records.pivot_table("value", places, "metric", sort=False)[METRICS]
     return means.sort_index(level=0, key=lambda names: names.map(listed), sort_remaining=False, kind="stable")
+
+
+def _deviations(records: pd.DataFrame, hypotheses: list[str]) -> pd.DataFrame:
+    """The standard deviation over seeds of accuracy on test, by row, under each of some hypotheses."""
+    own = records[(records["split"] == "test") & (records["reading"] == OWN) & (records["metric"] == "accuracy")]
+    stds = own.pivot_table("value", "contender", "hypothesis", "std", sort=False)[hypotheses]
+    return stds.map("{:.4f}".format).rename_axis("row").rename_axis(columns=None).reset_index()
 
 
 def _text(distance: float) -> str:

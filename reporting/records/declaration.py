@@ -2,13 +2,12 @@
 
 import reprlib
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from functools import cache
 from math import nan
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.identity import ROOT
 from experiments.record import first_problem, out_of_range
@@ -92,18 +91,6 @@ class Row(_Part):
     seeds: Seeds | None = None  # those of the table's seeds that the row must have; None for all
 
 
-class Explanation(StrEnum):
-    """What explains a published number that does not reproduce; docs/studies/forensics.md has the evidence."""
-
-    TRAIN = "measured on train"  # the number appears if the examples that were trained on are measured
-    PROTOCOL = "another protocol"  # the number appears on test under another choice of words or of examples
-    CLAMP = "the clamp"  # the number appears if the logarithm of the printed formula gets a clamp
-    NOTHING = "not explained"  # where the declaration names nothing
-
-
-Explained = Annotated[Explanation, Strict(False)]  # in YAML it is a text
-
-
 class Claim(_Part):
     """A claim of the paper, decided for each of its rows."""
 
@@ -112,12 +99,7 @@ class Claim(_Part):
     rows: list[str]
     against: list[str] = []  # rows whose mean the rows are compared with; empty for a claim about a level
     epoch: int | None = None  # None for the table's
-    explained: Explained | dict[str, Explained] = Explanation.NOTHING  # for all rows, or by row
-
-    def explanation(self, row: str) -> str:
-        """What explains the number of a row if it does not reproduce."""
-        explained = self.explained
-        return (explained.get(row, Explanation.NOTHING) if isinstance(explained, dict) else explained).value
+    split: Literal["test", "train"] = "test"  # where the paper measures the number
 
 
 class Table(_Part):
@@ -212,12 +194,34 @@ class Question(_Part):
     reason: str  # in one line, without numbers
 
 
+class Hypothesis(_Part):
+    """A way in which a published number may have been made, and where our numbers under it stand."""
+
+    name: str
+    split: Literal["train"] | None = None  # of the table's own records; else a study has the numbers
+    experiment: str | None = None  # of the tables that the study's numbers are for
+    study: str | None = None  # its file results/studies/<study>.csv
+    where: dict[str, Any] = {}  # values of the file's columns
+    rows: dict[str, str] = {}  # by the table's row, the value of the column `contender`
+
+
+class Nearness(_Part):
+    """When a published number comes near ours under a hypothesis."""
+
+    within: float  # published deviations
+    sparsity_deviation: float  # stands for the deviation that the paper does not print
+    hypotheses: list[Hypothesis]
+
+
 class Declaration(_Part):
     """All of tables.yaml."""
 
     published: str  # file under published/ with the paper's numbers
     published_decimals: int  # that the paper prints
+    published_runs: int = Field(gt=1)  # over which it gives means
     confidence: float = Field(gt=0, lt=1)  # of the intervals
+    narrow: float = Field(gt=0)  # width below which an interval of a fraction shows that a number reproduces
+    near: Nearness | None = None
     tables: dict[str, Table]
     figures: Figures
     questions: list[Question] = []
@@ -317,11 +321,9 @@ def _check_table(table: Table, name: str, path: Path) -> None:
     for claim in table.claims:
         place = f"{path}: claim {claim.text!r} of {name}"
         _check_names(claim.rows + claim.against, table.rows, "row", place)
-        if isinstance(claim.explained, dict):
-            _check_names(claim.explained, claim.rows, "row", f"{place}, explained")
-        of_test = [cell for cell in table.printed() if cell.split == "test"]
-        _check_names([claim.metric], [cell.metric for cell in of_test], "metric", place)
-        _check_names([claim.epoch], [cell.epoch for cell in of_test if cell.metric == claim.metric], "epoch", place)
+        of_split = [cell for cell in table.printed() if cell.split == claim.split]
+        _check_names([claim.metric], [cell.metric for cell in of_split], "metric", place)
+        _check_names([claim.epoch], [cell.epoch for cell in of_split if cell.metric == claim.metric], "epoch", place)
         for row in claim.rows + claim.against:
             if table.published is None or table.rows[row].published is None:
                 raise TableError(f"{place}: row {row!r} has no published numbers to claim")

@@ -27,7 +27,7 @@ from reporting.records.kept_runs import KeptRuns
 from reporting.report.claims import Decided, decided_claims
 from reporting.report.payload import build_payload, run_key
 from reporting.summary import best_activation
-from reporting.verdicts import NOT_REACHED_RULE, RULE
+from reporting.verdicts import rules
 from reporting.verdicts.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 
 _FOLDER = Path(__file__).parent
@@ -37,7 +37,7 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
     """Write the page of the kept records, with the verdicts and all runs, to the file `output`."""
     claims = decided_claims(kept)
     lines = [claim.line for claim in claims]
-    verdicts = [line["test_verdict"] for line in lines]
+    verdicts = [line["verdict"] for line in lines]
     shown = {
         "title": "Does the paper reproduce?",
         "sentences": [
@@ -48,7 +48,7 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         "counted": f"{in_one_sentence(verdicts)}.",
         "verdicts": verdicts,
         "reasons": why_open(verdicts),
-        "rules": [_bold(RULE), _bold(NOT_REACHED_RULE)],
+        "rules": [_bold(text) for text in rules(kept.declaration)],
         "repeat": _command("--results", kept.results),
     }
     return _write(output, shown, _groups(kept.records), claims, partial(_kept_record, kept.results))

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping
 from math import isnan
 from typing import Any
 
-from reporting.text.number_formats import NOT_REACHED, as_printed, number, over_seeds, with_interval
+from reporting.text.number_formats import NOT_REACHED, NOTHING, as_printed, number, over_seeds, with_interval
 from reporting.verdicts import Verdict
 
 # Readers first ask whether a number reproduces, does not, or is open. A right sign alone does not count as a reproduced
 # number.
 OUTCOMES = {
     "reproduces": [Verdict.REPRODUCES],
+    "not shown": [Verdict.BY_WIDTH],
     "direction only": [Verdict.DIRECTION],
     "does not reproduce": [Verdict.FAILS],
     "open": [Verdict.TOO_FEW_SEEDS, Verdict.NOT_REACHED],
@@ -35,14 +36,15 @@ def count_outcomes(verdicts: Iterable[str]) -> dict[str, int]:
 
 
 def in_one_sentence(verdicts: Iterable[str]) -> str:
-    """The counts as text: "Of 75 published numbers that we checked, 45 do not reproduce, 2 do, and 28 are open"."""
+    """The counts as text: "Of 75 published numbers that we checked, 45 do not reproduce …, 2 do, and 28 are open"."""
     counts = count_outcomes(verdicts)
-    fails, holds, direction, still_open = (
-        counts[outcome] for outcome in ("does not reproduce", "reproduces", "direction only", "open")
+    fails, holds, by_width, direction, still_open = (
+        counts[outcome] for outcome in ("does not reproduce", "reproduces", "not shown", "direction only", "open")
     )
     parts = [
-        f"{fails} {_of(fails, 'does', 'do')} not reproduce",
+        f"{fails} {_of(fails, 'does', 'do')} not reproduce under the recipe that we chose where the paper is silent",
         f"{holds} {_of(holds, 'does', 'do')}",
+        *([f"{by_width} {_of(by_width, 'is', 'are')} not shown, because our interval is wide"] if by_width else []),
         *([f"{direction} {_of(direction, 'does', 'do')} in direction only"] if direction else []),
         *([f"{still_open} {_of(still_open, 'is', 'are')} open"] if still_open else []),
     ]
@@ -74,7 +76,7 @@ def theirs(line: Mapping[str, Any]) -> str:
 
 def ours(line: Mapping[str, Any], split: str, of: int) -> str:
     """Our mean on a split with its interval, and the number of seeds if it is less than `of`."""
-    if line["test_verdict"] == Verdict.NOT_REACHED:
+    if line["verdict"] == Verdict.NOT_REACHED:
         return NOT_REACHED
     mean, low, high = (line[f"{split}_{key}"] for key in ("mean", "low", "high"))
     seeds = "" if isnan(mean) else over_seeds(line[f"{split}_seeds"], of)
@@ -82,8 +84,16 @@ def ours(line: Mapping[str, Any], split: str, of: int) -> str:
 
 
 def our_mean(line: Mapping[str, Any]) -> str:
-    """Our mean on the test split alone."""
-    return number(line["test_mean"], *_format(line))
+    """Our mean alone, on the split of the claim."""
+    return number(line[f"{line['split']}_mean"], *_format(line))
+
+
+def near_when(line: Mapping[str, Any]) -> str:
+    """The hypothesis under which a published number comes near ours, with our number there and the distance."""
+    if isnan(line["near_deviations"]):
+        return line["near_when"] or NOTHING
+    value, deviations = number(line["near_value"], *_format(line)), number(line["near_deviations"], 1)
+    return f"{line['near_when']}: {value} ({deviations})"
 
 
 def _format(line: Mapping[str, Any]) -> tuple[int, str]:

@@ -15,7 +15,7 @@ DAMAGE = [
     (RECORDS, None, b"\xff\xfe", ": not a text in UTF-8: byte 0xff in line 1; restore"),
     (DECLARATION, None, "[" * 10_000, ": maximum recursion depth exceeded"),
     (RECORDS, None, "\n", ": the file is empty; restore it, or remove it and collect it again"),
-    (DECLARATION, "compared: a", "compared: b\n    compared: a", ": found duplicate key compared in line 15; "),
+    (DECLARATION, "compared: a", "compared: b\n    compared: a", ": found duplicate key compared in line 17; "),
     (DECLARATION, "title: A", "titel: A", ": the key tables.small.titel is not known"),
     (DECLARATION, "    repeat: make small_table\n", "", ": the key tables.small.repeat is missing"),
     (DECLARATION, "decimals: 3", "decimals: x", ": published_decimals='x': it should be"),

@@ -71,7 +71,7 @@ def test_records_of_imagenet_give_a_row_of_figure_2_tables_and_verdicts(tmp_path
     kept = KeptRuns.load(tmp_path)
     assert title(draw_figure2(kept).axes[0]) == "ImageNet-1k and ImageNet-LT, 3 seeds"
     rebuild_tables(kept)
-    verdicts = pd.read_csv(tmp_path / "tables" / "verdicts.csv").set_index("claim")["test_verdict"]
+    verdicts = pd.read_csv(tmp_path / "tables" / "verdicts.csv").set_index("claim")["verdict"]
     assert verdicts.to_dict() == {
         "On long-tailed ImageNet sparsity ends between 0.91 and 0.95": "reproduces",
         "On balanced ImageNet the output is dense by epoch 5": "does not reproduce",

@@ -10,7 +10,6 @@ from experiments.identity import ROOT
 from reporting.generated_parts import COMMAND, rewritten_pages, write_pages
 from reporting.generated_parts.gpu_times import tabulate_gpu_times
 from reporting.generated_parts.measured_times import list_measured_times
-from reporting.generated_parts.verdict_summary import summarise_verdicts
 from reporting.records.declaration import load_declaration
 from reporting.records.yaml_files import TableError
 from reporting.text.marked_text import fill, marks
@@ -22,18 +21,6 @@ def test_the_committed_pages_are_those_of_the_committed_results():
     assert {ROOT / "README.md", ROOT / "docs" / "findings.md"} <= set(pages)
     differing = [page for page, text in pages.items() if text != page.read_text("utf-8")]
     assert not differing, "run `make tables`, and commit what it writes"
-
-
-def test_published_scores_that_are_nearer_to_train_are_counted_by_table(tmp_path):
-    lines = [("level", "train"), ("level", "test"), ("level", "neither"), ("difference", "train")]
-    same = {"table": "table1", "metric": "accuracy", "test_verdict": "does not reproduce", "explained": "the clamp"}
-    (tmp_path / "results" / "tables").mkdir(parents=True)
-    (tmp_path / "conf").symlink_to(ROOT / "conf")
-    verdicts = pd.DataFrame(same | {"kind": kind, "nearer_split": split} for kind, split in lines)
-    verdicts.to_csv(tmp_path / "results" / "tables" / "verdicts.csv")
-    said = summarise_verdicts(tmp_path, "")
-    assert "What explains the 4: the clamp 4 " in said
-    assert said.endswith(": 1 of 3 in Table 1.")
 
 
 @pytest.mark.parametrize("part", ["maps", "losses"])
@@ -75,20 +62,20 @@ def page(name):
 def test_the_sentence_follows_the_verdicts(repository):
     path = repository / "results" / "tables" / "verdicts.csv"
     pd.read_csv(path).head(4).assign(
-        test_verdict=["does not reproduce", "direction only", "open: too few seeds", "open: epoch not reached"],
+        verdict=["does not reproduce", "direction only", "open: too few seeds", "open: epoch not reached"],
         claim=["first", "first", "second", "third"],
         kind="difference",
         published=[1.7, -1.4, 0.2, 3.0],
         test_mean=[0.5, -0.25, 0.125, None],
         test_seeds=[5, 5, 1, 0],
-        explained=["the clamp", "", "", ""],
+        near_when=["the clamp", "not found", "", ""],
     ).to_csv(path, index=False)
     readme, questions = (written.read_text() for written in write_pages(repository))
     assert readme.startswith("Before.\n\n")
     assert readme.endswith("\n\nAfter.\n")
     assert "Of 4 published numbers" in readme
-    assert "1 does not reproduce, 0 do, 1 does in direction only, and 2 are open" in readme
-    assert "What explains the 1: the clamp 1 (" in readme
+    assert "1 does not reproduce under the recipe that we chose where the paper is silent, 0 do, 1 does in" in readme
+    assert "Of the 1, some come near ours under a hypothesis about how they were made: 1 (the clamp). 0 do" in readme
     assert "(../../results/tables/verdicts.md)" in questions
     assert [written.read_text() for written in write_pages(repository)] == [readme, questions]
     assert (repository / "docs" / "plain.md").read_text() == "Written by hand.\n"
@@ -106,7 +93,8 @@ def test_a_question_has_the_mark_and_the_numbers_of_its_claim(repository):
         else:
             found = verdicts.loc[question.claim, declaration.tables[question.table].labels()[question.row]]
             shown = f"{found['published']:+.2f}" if found["kind"] == "difference" else f"{found['published']:.3f}"
-            mark, answer = {"r": ("✓", "Yes"), "d": ("✗", "No"), "o": ("?", "Open")}[found["test_verdict"][0]]
+            answers = {"r": ("✓", "Yes"), "d": ("✗", "No"), "o": ("?", "Open"), "n": ("?", "Not shown")}
+            mark, answer = answers[found["verdict"][0]]
             assert line.startswith(f"- {mark} {start}{answer} ({question.number}: theirs {shown}")
             assert line.endswith(question.reason)
 

@@ -4,7 +4,7 @@ import pandas as pd
 import yaml
 
 from reporting.look.palette import order
-from reporting.records.declaration import SETTINGS, Claim, load_declaration
+from reporting.records.declaration import SETTINGS, load_declaration
 from tests.reporting.synthetic_results import RESULTS
 
 PUBLISHED = SETTINGS / "published"
@@ -49,8 +49,3 @@ def test_rows_have_the_order_of_the_palette():
     }
     claims = [(declared[name], claim.rows) for name, table in tables.items() for claim in table.claims]
     assert [rows for _, rows in claims] == [[row for row in table if row in rows] for table, rows in claims]
-
-
-def test_a_row_that_no_explanation_names_is_not_explained():
-    claim = Claim(text="", metric="accuracy", rows=["one", "other"], explained={"one": "the clamp"})
-    assert [claim.explanation(row) for row in claim.rows] == ["the clamp", "not explained"]

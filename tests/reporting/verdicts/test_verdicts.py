@@ -29,22 +29,28 @@ def test_the_rule():
         (-0.61, 0.40, 0.60, True, Verdict.FAILS),
         (0.61, -0.10, 0.60, True, Verdict.FAILS),
         (0.61, 0.0, 0.60, True, Verdict.FAILS),  # 0 is not excluded
+        (0.50, 0.40, 0.65, False, Verdict.BY_WIDTH),
+        (0.50, -0.10, 0.60, True, Verdict.BY_WIDTH),  # 0 is not excluded
+        (0.50, 0.10, 0.90, True, Verdict.REPRODUCES),
     ]
     wrong = [
         (published, low, high, difference, found)
         for published, low, high, difference, verdict in cases
-        if (found := decide(published, Estimate((low + high) / 2, 0.1, 5, low, high), 0.0005, difference))
+        if (found := decide(published, Estimate((low + high) / 2, 0.1, 5, low, high), 0.0005, difference, narrow=0.22))
         is not verdict
     ]
     assert not wrong
-    verdicts = [decide(0.5, Estimate(0.5, 0.1, seeds, 0.4, 0.6), 0.0005, False) for seeds in (1, 2, 3)]
+    verdicts = [decide(0.5, Estimate(0.5, 0.1, seeds, 0.4, 0.6), 0.0005, False, narrow=0.22) for seeds in (1, 2, 3)]
     assert verdicts == [Verdict.TOO_FEW_SEEDS, Verdict.TOO_FEW_SEEDS, Verdict.REPRODUCES]
 
 
 def test_a_sentence_counts_the_outcomes_that_there_are():
     decided = [Verdict.FAILS, Verdict.FAILS, Verdict.REPRODUCES]
-    begins = "published numbers that we checked, 2 do not reproduce"
+    recipe = "under the recipe that we chose where the paper is silent"
+    begins = f"published numbers that we checked, 2 do not reproduce {recipe}"
     assert in_one_sentence(decided) == f"Of 3 {begins} and 1 does"
+    wide = "1 is not shown, because our interval is wide"
+    assert in_one_sentence([*decided, Verdict.BY_WIDTH]) == f"Of 4 {begins}, 1 does, and {wide}"
     assert in_one_sentence([*decided, Verdict.TOO_FEW_SEEDS]) == f"Of 4 {begins}, 1 does, and 1 is open"
 
 
@@ -54,16 +60,17 @@ def test_verdicts_follow_the_rule_and_show_their_numbers(small):
     assert wins["published"] == pytest.approx(1.7)
     assert wins["unit"] == "percentage points"
     assert wins["test_mean"] == pytest.approx(0.5)
-    assert (wins["test_verdict"], wins["train_verdict"]) == ("direction only", "reproduces")
-    assert line(verdicts, claim="SharMiX is dense", row=LEARNED)["test_verdict"] == "does not reproduce"
+    # 1.7 lies within +0.50 ± 2.776 √((0.6² + 0.7²)/5) = [−0.64, +1.64], up to its rounding of 0.1
+    assert (wins["test_low"], wins["test_high"]) == pytest.approx((-0.6447, 1.6447), abs=1e-4)
+    assert (wins["verdict"], wins["train_verdict"]) == ("not shown", "reproduces")
+    assert line(verdicts, claim="SharMiX is dense", row=LEARNED)["verdict"] == "does not reproduce"
     dense = line(verdicts, claim="SharMiX is dense", row="softmax")
-    assert (dense["test_verdict"], dense["nearer_split"], dense["unit"]) == ("reproduces", "neither", "fraction")
+    assert (dense["verdict"], dense["unit"]) == ("reproduces", "fraction")
     accurate = line(verdicts, claim="SharMiX is accurate", row=LEARNED)
-    assert (accurate["test_verdict"], accurate["train_verdict"]) == ("does not reproduce", "reproduces")
-    assert accurate["nearer_split"] == "train"
+    assert (accurate["verdict"], accurate["train_verdict"]) == ("does not reproduce", "reproduces")
     page = (small / "tables" / "verdicts.md").read_text("utf-8")
-    assert re.search(r"\| +0\.910 +\| +0\.805 \[0\.801, 0\.809\] +\|", page)
-    assert re.search(r"\| +\+1\.70 +\| +\+0\.50 \[\+0\.50, \+0\.50\] +\|", page)
+    assert re.search(r"\| +0\.910 +\| +0\.805 \[0\.798, 0\.812\] +\|", page)
+    assert re.search(r"\| +\+1\.70 +\| +\+0\.50 \[−0\.64, \+1\.64\] +\|", page)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +92,12 @@ def test_a_number_that_could_round_to_the_printed_one_reproduces(small, claim, a
     keep_records(small, own + [make_record("softmax", seed, test={"accuracy": 0.8}) for seed in SEEDS])
     kept = loaded(small, allow_missing_seeds=True)
     (asked,) = (one for one in kept.declaration.tables["small"].claims if one.text == claim)
-    assert decide_claim(kept, "small", asked, "learned")["test_verdict"] == verdict
+    assert decide_claim(kept, "small", asked, "learned")["verdict"] == verdict
 
 
 def test_verdicts_wait_for_the_papers_epoch(built_short, short):
     def decided(results):
-        return verdicts_of(results).set_index("claim")["test_verdict"].to_dict()
+        return verdicts_of(results).set_index("claim")["verdict"].to_dict()
 
     assert decided(built_short) == {
         "Softmax is accurate": "open: epoch not reached",
@@ -113,7 +120,7 @@ def test_a_row_without_any_run_stays_open_when_allowed(small):
     keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "sharmix_learned"])
     rebuild(small, allow_missing_seeds=True)
     verdicts = verdicts_of(small)
-    assert set(verdicts[verdicts["row"] == LEARNED]["test_verdict"]) == {"open: too few seeds"}
+    assert set(verdicts[verdicts["row"] == LEARNED]["verdict"]) == {"open: too few seeds"}
     learned = cells_of(small, "small")[LEARNED]
     on_test = "On test; accuracy − softmax in percentage points"
     assert {title for title, text in learned.items() if text != "–"} == {
