@@ -116,15 +116,26 @@ def test_theorem_4_2_fails_where_the_argmax_jumps() -> None:
         return sharmix.sharmix(z, 1.75, 1.25)[0].item()
 
     # (1.75, 1.25) is on the paper's grid, in the range its theorem claims; math section 3 has the values.
-    low, high = 1.3, 1.4
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        low, high = (middle, high) if top(middle, 10) < 0.8 else (low, middle)
-    assert low == pytest.approx(1.345, abs=0.01)
-    assert top(low, 10) == pytest.approx(0.63, abs=0.02)
-    assert top(high, 10) > 0.99
-    assert top(1.89, 1000) < 0.03
-    assert top(1.91, 1000) > 0.99
+    for classes, place, before in ((10, 1.34316, 0.6415), (1000, 1.89722, 0.0212)):
+        low, high = 1.3, 2.0
+        while high - low > 1e-12:
+            middle = (low + high) / 2
+            low, high = (middle, high) if top(middle, classes) < 0.8 else (low, middle)
+        assert low == pytest.approx(place, abs=5e-6)
+        assert top(low, classes) == pytest.approx(before, abs=5e-5)
+        assert top(high, classes) == pytest.approx(1, abs=1e-9)
+
+
+def test_theorem_4_2_fails_where_the_support_changes() -> None:
+    def jacobian(first: float, order: float) -> torch.Tensor:
+        z = torch.tensor([first, 0.0], dtype=torch.float64)
+        return torch.func.jacrev(lambda z: sharmix.sharmix(z, order, order))(z)
+
+    for h in (1e-3, 1e-6):  # at q = 2 a kink
+        assert [jacobian(1 + sign * h, 2.0)[1, 0].item() for sign in (-1, 1)] == pytest.approx([-0.5, 0])
+    edge = jacobian(4 / 3, 1.75)
+    changes = [(jacobian(4 / 3 - h, 1.75) - edge).abs().max().item() / h for h in (1e-2, 1e-4, 1e-6)]
+    assert changes == pytest.approx([15.8, 401, 8984], rel=2e-3)  # no Lipschitz constant
 
 
 def test_appendix_b_1_leaves_out_the_inner_product() -> None:
