@@ -11,6 +11,7 @@ from sharmix import _linear_loss
 from sharmix._arguments import checked_dim, classes_last, widened
 from sharmix._dtensor import is_dtensor, loss_of_rows
 from sharmix._fenchel_young import (
+    LinearLossOptions,
     LossOptions,
     Reduction,
     composed_class_loss,
@@ -117,7 +118,7 @@ class Activation(nn.Module, ABC):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        **options: Unpack[_linear_loss.LinearLossOptions],
+        **options: Unpack[LinearLossOptions],
     ) -> Tensor:
         """The `loss` of the logits hidden · weightᵀ + bias, for large vocabularies.
 

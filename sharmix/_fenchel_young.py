@@ -28,6 +28,19 @@ class UnweightedLossOptions(TypedDict, total=False):
     reduction: Reduction
 
 
+class LinearLossOptions(UnweightedLossOptions, total=False):
+    """The options of `UnweightedLossOptions`, without the reduction `none`, and the layout of the weight's gradient.
+
+    Attributes:
+        sparse_grad: whether the gradient of the weight is a sparse tensor of the rows that are not 0, as
+            `torch.optim.SparseAdam` takes it. These are the classes in the support of some row and the targets; with
+            label smoothing, all. On CUDA the host then waits, for their number. The gradient of the bias stays dense,
+            and so does the weight's under `torch.compile` and the transforms of `torch.func`. Default: False.
+    """
+
+    sparse_grad: bool
+
+
 class LossOptions(UnweightedLossOptions, total=False):
     """The options of `UnweightedLossOptions`, and a weight for each class.
 

@@ -12,7 +12,7 @@ from torch.nn.functional import linear
 
 from sharmix._arguments import HALF, Order, classes_last, may_read, one_value
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import Reduction, UnweightedLossOptions, checked_options
+from sharmix._fenchel_young import LinearLossOptions, Reduction, checked_options
 from sharmix._layer_in_blocks import (
     LayerLoss,
     OutputLayer,
@@ -29,19 +29,6 @@ from sharmix.functional import Nonconcave, SharmaMittalRegulariser, fenchel_youn
 
 # (layer, which gradients are wanted by hidden, weight and bias, parameters) -> the sum of losses and its gradients
 _LossOfLayer = Callable[[OutputLayer, Sequence[bool], Sequence[Tensor]], LayerLoss]
-
-
-class LinearLossOptions(UnweightedLossOptions, total=False):
-    """The options of `UnweightedLossOptions`, without the reduction `none`, and the layout of the weight's gradient.
-
-    Attributes:
-        sparse_grad: whether the gradient of the weight is a sparse tensor of the rows that are not 0, as
-            `torch.optim.SparseAdam` takes it. These are the classes in the support of some row and the targets; with
-            label smoothing, all. On CUDA the host then waits, for their number. The gradient of the bias stays dense,
-            and so does the weight's under `torch.compile` and the transforms of `torch.func`. Default: False.
-    """
-
-    sparse_grad: bool
 
 
 def linear_fenchel_young_loss(

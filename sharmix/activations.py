@@ -15,7 +15,7 @@ from sharmix._activation import Activation
 from sharmix._arguments import Order, checked, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._dtensor import is_dtensor
-from sharmix._fenchel_young import LossOptions, Reduction, reduced
+from sharmix._fenchel_young import LinearLossOptions, LossOptions, Reduction, reduced
 from sharmix._learned_range import Learning, learned, learned_names
 from sharmix._scores import proper_score
 from sharmix._targets import checked_classes, nan_if_no_class
@@ -442,7 +442,7 @@ class AlphaReLU(Activation):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        **options: Unpack[_linear_loss.LinearLossOptions],
+        **options: Unpack[LinearLossOptions],
     ) -> Tensor:
         if not self._has_threshold() and not getattr(hidden, "is_meta", False):
             loss = partial(functional.alpha_relu_loss, alpha=self.alpha, tau=0.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from sharmix import _linear_loss
 from sharmix._arguments import Order, classes_last, one_value
 from sharmix._caller import current_caller
-from sharmix._linear_loss import LinearLossOptions
+from sharmix._fenchel_young import LinearLossOptions
 from sharmix.parallel.loss import checked_sizes, existing_group, vocab_parallel_loss
 
 
