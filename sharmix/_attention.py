@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import get_args
+from math import prod
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,15 @@ from torch.nn.functional import dropout
 
 from sharmix._activation import Activation
 from sharmix._arguments import widened
+from sharmix._attention_in_blocks import attention_in_blocks, can_be_in_blocks
+from sharmix._caller import current_caller
 from sharmix._learned_range import learned_names
+from sharmix._private_torch import is_plain_tensor
 from sharmix.activations import AlphaReLU
 from sharmix.functional import MaskedRows
 from sharmix.registry import build_activation
+
+_WHOLE_BYTES = 1 << 23  # of scores; more are computed a block of queries at a time, which is faster, too
 
 Weighting = Activation | str | Callable[[Tensor], Tensor]
 LengthScale = Callable[[Tensor], Tensor]
@@ -96,19 +102,19 @@ def attend(
     _check(query, key, value, attn_mask, is_causal, enable_gqa, masked_rows)
     if enable_gqa:
         key, value = (heads.repeat_interleave(query.shape[-3] // heads.shape[-3], -3) for heads in (key, value))
+    factor = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
+    scaled, key = widened(query) * factor, widened(key)
+    if length_scale is not None:
+        scaled = scaled * length_scale(_number_of_keys(attn_mask, is_causal, scaled, key))
+    filling = 0.0 if masked_rows == "zeros" else torch.nan
+    if not need_weights and _takes_blocks(weigh, scaled, key, value, attn_mask):
+        return _in_blocks(scaled, key, value, weigh, attn_mask, dropout_p, is_causal, filling), None
     if is_causal:
         attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
-    allowed = None  # the keys that take part, bool [..., L or 1, S]
-    if attn_mask is not None:
-        allowed = attn_mask if attn_mask.dtype == torch.bool else attn_mask != -torch.inf
-        allowed = allowed.expand(*allowed.shape[:-1], key.shape[-2])
-    factor = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
-    scaled = widened(query) * factor
-    if length_scale is not None:
-        scaled = scaled * length_scale(_number_of_keys(allowed, key, scaled.dtype))
-    scores = widened(scaled @ widened(key).mT)  # the queries are scaled, not the scores, which are more numbers
+    scores = widened(scaled @ key.mT)  # the queries are scaled, not the scores, which are more numbers
     sees_none = None
-    if attn_mask is not None and allowed is not None:
+    if attn_mask is not None:
+        allowed = _allowed(attn_mask, key)
         # For a query that sees no key the mask is lifted here, since a row of −inf alone would have a gradient of NaN.
         # Its output is filled below.
         sees_none = ~allowed.any(-1, keepdim=True)
@@ -121,7 +127,6 @@ def attend(
         weights = dropout(weights, dropout_p)
     output = weights @ value
     if sees_none is not None:  # the output is filled, not the weights, which are more numbers
-        filling = 0.0 if masked_rows == "zeros" else torch.nan
         output = output.masked_fill(sees_none, filling)
         weights = weights.masked_fill(sees_none, filling) if need_weights else weights
     return output, weights if need_weights else None
@@ -194,14 +199,57 @@ def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
     return all(len({*of_dimension} - {1}) <= 1 for of_dimension in sizes)
 
 
-def _number_of_keys(allowed: Tensor | None, key: Tensor, dtype: torch.dtype) -> Tensor:
+def _takes_blocks(weigh: Callable[[Tensor], Tensor], query: Tensor, key: Tensor, value: Tensor, mask: Any) -> bool:
+    """Whether attention is computed a block of queries at a time: the scores are many, and torch sees plain tensors."""
+    leading = _broadcast(query, key, value, mask)
+    scores = prod(leading) * query.shape[-2] * key.shape[-2] * query.element_size()
+    if scores <= _WHOLE_BYTES or not current_caller().is_plain or (mask is not None and mask.requires_grad):
+        return False
+    return all(map(is_plain_tensor, (query, key, value))) and can_be_in_blocks(weigh)
+
+
+def _in_blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    activation: Any,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    filling: float,
+) -> Tensor:
+    leading, device = _broadcast(query, key, value, mask), query.device.type
+    if torch.is_autocast_enabled(device):
+        query, key, value = (part.to(torch.get_autocast_dtype(device)) for part in (query, key, value))
+    with torch.autocast(device, enabled=False):
+        output, blind = attention_in_blocks(query, key, value, activation, mask, dropout_p, is_causal, leading)
+    return output if mask is None else output.masked_fill(blind, filling)
+
+
+def _broadcast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[int, ...]:
+    """The leading dimensions of the scores."""
+    shapes = [reversed(one.shape[:-2]) for one in (query, key, value, mask) if one is not None]
+    return tuple(0 if 0 in of else max(of) for of in zip_longest(*shapes, fillvalue=1))[::-1]
+
+
+def _allowed(mask: Tensor, key: Tensor) -> Tensor:
+    """The keys that take part, bool [..., L or 1, S]."""
+    allowed = mask if mask.dtype == torch.bool else mask != -torch.inf
+    return allowed.expand(*allowed.shape[:-1], key.shape[-2])
+
+
+def _number_of_keys(mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor) -> Tensor:
     """The number of keys that each query sees, [..., L, 1] or [1, 1].
 
     It is 1 for a query that sees no key: at 0 keys a factor may be infinite, with a gradient of NaN.
     """
-    if allowed is None:
-        return torch.full((1, 1), key.shape[-2], dtype=dtype, device=key.device).clamp_min(1)
-    return allowed.sum(-1, keepdim=True, dtype=dtype).clamp_min(1)
+    keys = max(key.shape[-2], 1)
+    if is_causal:
+        places = torch.arange(1, query.shape[-2] + 1, dtype=query.dtype, device=query.device)
+        return places.clamp_max(keys).unsqueeze(-1)
+    if mask is None:
+        return query.new_full((1, 1), keys)
+    return _allowed(mask, key).sum(-1, keepdim=True, dtype=query.dtype).clamp_min(1)
 
 
 class LogLengthScale(nn.Module):

@@ -15,6 +15,11 @@ try:
 except ImportError as error:
     raise ImportError("this module needs transformers 5 or newer: pip install 'sharmix[transformers]'") from error
 
+try:  # a private name of transformers: what the current call of a model records
+    from transformers.utils.output_capturing import _active_collector as _recorded
+except ImportError:
+    _recorded = None
+
 __all__ = ["SupportLogitsProcessor", "register_attention"]
 
 # Arguments by which some models change attention: a soft cap (Gemma 2), sinks (GPT-OSS, Inkling 2), keys chosen for
@@ -76,9 +81,17 @@ def _attention_forward(
     activation = getattr(module, "sharmix_activation", activation)
     enable_gqa = query.shape[-3] != key.shape[-3]
     output, weights = attend(
-        query, key, value, activation, attention_mask, dropout, causal, scaling, enable_gqa, length_scale
-    )
+        query, key, value, activation, attention_mask, dropout, causal, scaling, enable_gqa, length_scale,
+        need_weights=options.get("output_attentions") or _records_weights(),
+    )  # fmt: skip
     return output.transpose(1, 2).contiguous(), weights
+
+
+def _records_weights() -> bool:
+    """Whether the model has been asked for the weights of attention: some models do not tell their layers."""
+    if _recorded is None:
+        return True
+    return any(name.endswith("attentions") for name in _recorded.get() or ())
 
 
 def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:

@@ -7,11 +7,22 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import sharmix
+from sharmix import _attention, _attention_in_blocks
 from tests.sharmix import reference
 from tests.sharmix.cases import for_every
 
 INF = float("inf")
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 4, 5, 7, 3
+
+
+@pytest.fixture(autouse=True, params=["whole", "some rows of a head at a time", "some heads at a time"])
+def each_way(request, monkeypatch):
+    """Both ways to compute attention; blocks of two rows, or of two heads."""
+    if request.param != "whole":
+        monkeypatch.setattr(_attention, "_WHOLE_BYTES", 0)
+        monkeypatch.setattr(_attention_in_blocks, "_FEWEST_ROWS", 2)
+        monkeypatch.setattr(_attention_in_blocks, "_BYTES", 0 if "rows" in request.param else 2 * QUERIES * KEYS * 4)
+    return request.param
 
 
 def numbers(*shape, dtype=torch.float64, seed=0):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import sharmix
+from sharmix import _attention
 from tests.sharmix.cases import every_case, for_every
 
 transformers = pytest.importorskip("transformers")
@@ -62,6 +63,13 @@ def names():
     ours.register_attention("sharmix_softmax", "softmax")
     ours.register_attention("sharmix_entmax", "entmax")
     ours.register_attention("sharmix_sparsemax", sharmix.Sparsemax())
+
+
+@pytest.fixture(params=["whole", "in blocks"], autouse=True)
+def each_way(request, monkeypatch):
+    """Both ways to compute attention; weights that are asked for are there in both."""
+    if request.param == "in blocks":
+        monkeypatch.setattr(_attention, "_WHOLE_BYTES", 0)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])

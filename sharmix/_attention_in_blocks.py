@@ -1,0 +1,270 @@
+"""Attention a block of queries at a time, which never holds all scores. The backward pass computes each block again.
+
+1. A block is some queries of one head, or some heads with few scores each. Its scores, its weights and their product
+   with the values are all that there is of it at one time.
+2. Where few keys have a weight in a block, these keys alone give the product, and in the backward pass the same scores
+   and weights again: a key without a weight can be left out, because the weights of the others are then the same.
+3. The backward pass takes the derivatives of a block's weights from autograd, and adds up products.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from math import inf, prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sharmix import functional
+from sharmix._activation import Activation
+from sharmix._arguments import widened
+from sharmix._caller import is_last_derivative
+from sharmix.activations import AlphaReLU, SharmaMittal
+
+_BYTES = 1 << 20  # of the scores of a block, which then stay in the caches
+_BYTES_ON_CUDA = 1 << 26  # where the host takes a millisecond for each block
+_FEWEST_ROWS = 16  # of a block of one head; products of fewer are slow
+_FEW = 0.25  # the share of keys below which products of these keys alone are faster
+
+# (scores [heads, rows, keys], heads, rows, tensors) -> the weights of these heads and rows, of the same shape
+BlockMap = Callable[[Tensor, slice, slice, Sequence[Tensor]], Tensor]
+
+
+class Block(NamedTuple):
+    """Some heads and rows, and the number of keys that they may see: the first ones."""
+
+    number: int
+    heads: slice
+    rows: slice
+    keys: int
+
+
+class Plan(NamedTuple):
+    """What attention needs besides queries, keys and values, each [heads, rows or keys, features]."""
+
+    weigh: BlockMap
+    leading: tuple[int, ...]  # the dimensions of which `heads` is the product
+    mask: Tensor | None  # bool or numbers to add, [*leading, rows or 1, keys]
+    is_causal: bool
+    dropout: float
+    seed: int  # of the weights that dropout leaves out
+
+    def blocks(self, query: Tensor, key: Tensor) -> Iterator[Block]:
+        (heads, rows, _), keys = query.shape, key.shape[1]
+        most = (_BYTES_ON_CUDA if query.is_cuda else _BYTES) // (4 * max(keys, 1))  # rows of scores
+        many, step = max(1, most // max(rows, 1)), min(rows, max(_FEWEST_ROWS, most))
+        starts = product(range(0, heads, many), range(0, rows, max(step, 1)))
+        for number, (head, start) in enumerate(starts):
+            stop = min(start + step, rows)
+            seen = min(keys, stop) if self.is_causal else keys
+            yield Block(number, slice(head, min(head + many, heads)), slice(start, stop), seen)
+
+    def mask_of(self, block: Block) -> Tensor | None:
+        """The mask of a block, [heads, rows or 1, keys]."""
+        if self.mask is None:
+            return None
+        heads = [*product(*map(range, self.leading))][block.heads]
+        mask = torch.stack([self.mask[head] for head in heads])
+        return (mask if mask.shape[1] == 1 else mask[:, block.rows])[..., : block.keys]
+
+    def scores(self, block: Block, query: Tensor, keys: Tensor, blind: Tensor, used: Tensor | None) -> Tensor:
+        """The scores of a block, −∞ for keys that a row does not see. `blind` are the rows that see none, 0 there."""
+        scores = widened(query @ keys.mT)
+        if self.is_causal:
+            start = min(block.rows.start, block.keys)  # all rows see the keys before it
+            places = torch.arange(start, block.keys, device=keys.device) if used is None else used
+            hidden = places > torch.arange(block.rows.start, block.rows.stop, device=keys.device).unsqueeze(-1)
+            (scores[..., start:] if used is None else scores).masked_fill_(hidden, -inf)
+        if (mask := self.mask_of(block)) is not None:
+            mask = mask if used is None else mask[..., used]
+            scores = scores.masked_fill_(~mask, -inf) if mask.dtype == torch.bool else scores.add_(mask)
+            scores.masked_fill_(blind[block.heads, block.rows].unsqueeze(-1), 0)  # else NaN; the output is filled
+        return scores
+
+    def kept(self, block: Block, weights: Tensor) -> Tensor:
+        """The factors by which dropout multiplies the weights of a block, the same at each call."""
+        generator = torch.Generator(weights.device).manual_seed(self.seed + block.number)
+        chosen = torch.rand(weights.shape, generator=generator, device=weights.device) >= self.dropout
+        return chosen.to(weights.dtype) / (1 - self.dropout)
+
+
+def attention_in_blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    activation: Activation,
+    mask: Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    leading: tuple[int, ...],
+) -> tuple[Tensor, Tensor]:
+    """activation(Q Kᵀ + mask) V for scaled queries, and which queries see no key; their output may be anything.
+
+    Args:
+        query, key, value: [..., L, E], [..., S, E] and [..., S, Ev], whose leading dimensions broadcast to `leading`.
+        activation: one of which `can_be_in_blocks` is True.
+        mask: broadcasts to [*leading, L, S]; bool, or numbers to add.
+
+    Returns:
+        The output [*leading, L, Ev] and bool [*leading, L, 1].
+    """
+    parts = [
+        one.expand(*leading, *one.shape[-2:]).flatten(0, -3) if leading else one[None] for one in (query, key, value)
+    ]
+    weigh, tensors = _block_map(activation, leading)
+    if mask is not None:
+        mask = mask.expand(*leading, mask.shape[-2], key.shape[-2])
+    seed = int(torch.randint(1 << 62, ())) if dropout else 0
+    plan = Plan(weigh, leading, mask, is_causal, dropout, seed)
+    output, blind = _Attention.apply(plan, *parts, *tensors)
+    rows = query.shape[-2]
+    return output.reshape(*leading, rows, value.shape[-1]), blind.reshape(*leading, rows, 1)
+
+
+def can_be_in_blocks(activation: object) -> bool:
+    """Whether the activation weighs each row by itself, with orders alone that depend on the head or the row."""
+    if isinstance(activation, SharmaMittal) and type(activation).probabilities is SharmaMittal.probabilities:
+        return all(
+            not order.dim() or order.shape[-1] == 1 for order in activation.orders() if isinstance(order, Tensor)
+        )
+    if isinstance(activation, AlphaReLU):
+        return activation.calibrated
+    tensors = [*activation.parameters(), *activation.buffers()] if isinstance(activation, Activation) else [None]
+    return not tensors
+
+
+def _block_map(activation: Activation, leading: tuple[int, ...]) -> tuple[BlockMap, list[Tensor]]:
+    """The map of a block, and its orders that are tensors, [heads, rows or 1, 1]."""
+    if not isinstance(activation, SharmaMittal) or type(activation).probabilities is not SharmaMittal.probabilities:
+        return lambda scores, heads, rows, tensors: activation.probabilities(scores), []
+    orders = activation.orders()
+    tensors = [
+        order.expand(*leading, order.shape[-2] if order.dim() > 1 else 1, 1).reshape(prod(leading), -1, 1)
+        for order in orders
+        if isinstance(order, Tensor)
+    ]
+
+    def weigh(scores: Tensor, heads: slice, rows: slice, given: Sequence[Tensor]) -> Tensor:
+        some = iter([one[heads, rows] if one.shape[1] > 1 else one[heads] for one in given])
+        own = [next(some) if isinstance(order, Tensor) else order for order in orders]
+        options: dict[str, Any] = {"nonconcave": activation.nonconcave, "masked_rows": activation.masked_rows}
+        return functional.sharmix(scores, *own, **options)
+
+    return weigh, tensors
+
+
+class _Attention(torch.autograd.Function):
+    """The output [heads, rows, features], and which rows see no key, bool [heads, rows]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, plan: Plan, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        output = value.new_empty(*query.shape[:2], value.shape[-1])
+        blind = torch.zeros(query.shape[:2], dtype=torch.bool, device=query.device)
+        ctx.plan, ctx.used = plan, []
+        for block in plan.blocks(query, key):
+            if (mask := plan.mask_of(block)) is not None:
+                blind[block.heads, block.rows] = ~(mask if mask.dtype == torch.bool else mask != -inf).any(-1)
+            own, keys, values = _of_block(block, query, key, value, None)
+            weights = plan.weigh(plan.scores(block, own, keys, blind, None), block.heads, block.rows, tensors)
+            used = _used(weights)
+            ctx.used.append(used)
+            if used is not None:
+                weights, values = weights[..., used], values[:, used]
+            weights = weights * plan.kept(block, weights) if plan.dropout else weights
+            output[block.heads, block.rows] = weights.to(value.dtype) @ values
+        ctx.mark_non_differentiable(blind)
+        ctx.save_for_backward(query, key, value, blind, *tensors)
+        return output, blind
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, blind, *tensors = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[1:]
+        grad = grad.masked_fill(blind.unsqueeze(-1), 0)
+        gradients = _gradients if is_last_derivative(grad) else _differentiable_gradients
+        found = iter(gradients(ctx.plan, ctx.used, grad, blind, [query, key, value, *tensors], wanted))
+        return None, *[next(found) if want else None for want in wanted]
+
+
+def _gradients(
+    plan: Plan,
+    each_used: Sequence[Tensor | None],
+    grad: Tensor,
+    blind: Tensor,
+    inputs: Sequence[Tensor],
+    wanted: Sequence[bool],
+) -> list[Tensor]:
+    """The wanted gradients by query, key, value and the tensors."""
+    query, key, value, *tensors = inputs
+    totals = [torch.zeros_like(one, dtype=torch.promote_types(one.dtype, torch.float32)) for one in inputs]
+    learned = [one.detach().requires_grad_(want) for one, want in zip(tensors, wanted[3:], strict=True)]
+    slopes = [total for total, one in zip(totals[3:], learned, strict=True) if one.requires_grad]
+    for block, used in zip(plan.blocks(query, key), each_used, strict=True):
+        own, keys, values = _of_block(block, query, key, value, used)
+        above = grad[block.heads, block.rows]
+        scores = plan.scores(block, own, keys, blind, used).requires_grad_()
+        with torch.enable_grad():
+            weights = plan.weigh(scores, block.heads, block.rows, learned)
+        by_weights, after = (above @ values.mT).to(weights.dtype), weights.detach()
+        if plan.dropout:
+            kept = plan.kept(block, after)
+            by_weights, after = by_weights * kept, after * kept
+        by_scores, *parts = torch.autograd.grad(
+            weights, [scores, *(one for one in learned if one.requires_grad)], by_weights
+        )
+        for slope, part in zip(slopes, parts, strict=True):
+            slope += part
+        by_scores = by_scores.to(query.dtype)
+        totals[0][block.heads, block.rows] = (by_scores @ keys).to(totals[0].dtype)
+        _add(totals[1], block, used, by_scores.mT @ own)
+        _add(totals[2], block, used, after.to(value.dtype).mT @ above)
+    return [total.to(one.dtype) for total, one, want in zip(totals, inputs, wanted, strict=True) if want]
+
+
+def _differentiable_gradients(
+    plan: Plan,
+    each_used: Sequence[Tensor | None],
+    grad: Tensor,
+    blind: Tensor,
+    inputs: Sequence[Tensor],
+    wanted: Sequence[bool],
+) -> Sequence[Tensor]:
+    """The same, of which torch knows the derivatives: the scores of all blocks are in memory."""
+    query, key, value, *tensors = inputs
+    creates_graph, outputs = torch.is_grad_enabled(), defaultdict[int, list[Tensor]](list)
+    with torch.enable_grad():
+        for block, used in zip(plan.blocks(query, key), each_used, strict=True):
+            own, keys, values = _of_block(block, query, key, value, used)
+            weights = plan.weigh(plan.scores(block, own, keys, blind, used), block.heads, block.rows, tensors)
+            weights = weights * plan.kept(block, weights) if plan.dropout else weights
+            outputs[block.heads.start].append(weights.to(value.dtype) @ values)
+        output = torch.cat([torch.cat(rows, 1) for rows in outputs.values()])
+    asked = [one for one, want in zip(inputs, wanted, strict=True) if want]
+    return torch.autograd.grad(output, asked, grad, create_graph=creates_graph)
+
+
+def _of_block(
+    block: Block, query: Tensor, key: Tensor, value: Tensor, used: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The queries, keys and values of a block; `used` chooses some keys."""
+    some = slice(0, block.keys) if used is None else used
+    return query[block.heads, block.rows], key[block.heads, some], value[block.heads, some]
+
+
+def _used(weights: Tensor) -> Tensor | None:
+    """The keys with a weight in some row, [keys], if they are few; on a GPU the host would wait for their number."""
+    if not weights.is_cpu or len(weights) > 1:
+        return None
+    used = (weights[0].amax(0) != 0).nonzero().squeeze(-1)
+    return used if len(used) < _FEW * weights.shape[-1] else None
+
+
+def _add(total: Tensor, block: Block, used: Tensor | None, part: Tensor) -> None:
+    """Add the part of a block, [heads, keys, features]."""
+    if used is None:
+        total[block.heads, : block.keys] += part
+    else:
+        total[block.heads.start].index_add_(0, used, part[0].to(total.dtype))
