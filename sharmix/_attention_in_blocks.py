@@ -54,7 +54,8 @@ class Plan(NamedTuple):
         (heads, rows, _), keys = query.shape, key.shape[1]
         most = (_BYTES_ON_CUDA if query.is_cuda else _BYTES) // (4 * max(keys, 1))  # rows of scores
         many, step = max(1, most // max(rows, 1)), min(rows, max(_FEWEST_ROWS, most))
-        starts = product(range(0, heads, many), range(0, rows, max(step, 1)))
+        # The last rows first: under a causal mask their tensors are the largest, whose memory then serves all others.
+        starts = product(range(0, heads, many), reversed(range(0, rows, max(step, 1))))
         for number, (head, start) in enumerate(starts):
             stop = min(start + step, rows)
             seen = min(keys, stop) if self.is_causal else keys
@@ -241,7 +242,7 @@ def _differentiable_gradients(
             weights = plan.weigh(plan.scores(block, own, keys, blind, used), block.heads, block.rows, tensors)
             weights = weights * plan.kept(block, weights) if plan.dropout else weights
             outputs[block.heads.start].append(weights.to(value.dtype) @ values)
-        output = torch.cat([torch.cat(rows, 1) for rows in outputs.values()])
+        output = torch.cat([torch.cat(rows[::-1], 1) for rows in outputs.values()])
     asked = [one for one, want in zip(inputs, wanted, strict=True) if want]
     return torch.autograd.grad(output, asked, grad, create_graph=creates_graph)
 
