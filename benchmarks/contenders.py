@@ -145,8 +145,9 @@ def _entmax() -> list[Contender]:
             "entmax_bisect (package)", "map", "entmax", lambda: partial(package().entmax_bisect, alpha=1.5, dim=-1)
         ),
         Contender("sparsemax_bisect (package)", "map", "entmax", lambda: partial(package().sparsemax_bisect, dim=-1)),
-        Contender("entmax15 (package)", "loss", "entmax", lambda: package().Entmax15Loss(k=None)),
-        Contender("sparsemax (package)", "loss", "entmax", lambda: package().SparsemaxLoss(k=None)),
+        Contender("entmax15 (package)", "loss", "entmax", lambda: package().Entmax15Loss()),
+        Contender("entmax15 (package), full sort", "loss", "entmax", lambda: package().Entmax15Loss(k=None)),
+        Contender("sparsemax (package)", "loss", "entmax", lambda: package().SparsemaxLoss()),
         Contender("entmax_bisect (package)", "loss", "entmax", lambda: package().EntmaxBisectLoss(1.5)),
         Contender("sparsemax_bisect (package)", "loss", "entmax", lambda: package().SparsemaxBisectLoss()),
     ]

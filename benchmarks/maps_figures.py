@@ -26,6 +26,7 @@ _STYLES = {
     "sparsemax": ("sparsemax", "-", "full"),
     "entmax15 (package)": ("entmax", "--", "none"),
     "sparsemax (package)": ("sparsemax", "--", "none"),
+    "entmax15 (package), full sort": ("entmax", "-.", "none"),
     "entmax_bisect (package)": ("entmax", ":", "none"),
     "sparsemax_bisect (package)": ("sparsemax", ":", "none"),
 }
