@@ -126,10 +126,13 @@ study-%: setup  ## a study, of studies/NAME.yaml
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
 ##@ Measure
-.PHONY: bench gpu overhead vocab_parallel instructions gpu_instructions accuracy stress
+.PHONY: bench attention gpu overhead vocab_parallel instructions gpu_instructions accuracy stress
 
 bench: setup  ## time of maps and losses (11 minutes; QUICK=1: 30 seconds)
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
+
+attention: setup  ## time and memory of attention by length (8 minutes)
+	$(BIN)/python -m benchmarks.attention $(if $(QUICK),--quick --folder outputs/benchmarks)
 
 gpu: setup  ## test and time the CUDA kernels beside others (10 minutes)
 	$(BIN)/python -m benchmarks.gpu_packages

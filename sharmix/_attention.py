@@ -44,6 +44,8 @@ def attention(
         activation(scale · Q Kᵀ + mask) V
 
     It has the arguments of `torch.nn.functional.scaled_dot_product_attention`, and with `softmax` the same results.
+    Where all scores would take more than 8 MiB they are computed a block of queries at a time, and again in the
+    backward pass.
 
     Args:
         query: [..., L, E], floating point.
@@ -51,7 +53,7 @@ def attention(
         value: [..., S, Ev].
         activation: the map from scores [..., L, S], float32 or wider, to weights along the last dimension: an
             `Activation`, whose orders may hold one value for each head, [heads, 1, 1]; the name of an activation that
-            learns nothing; or any function.
+            learns nothing; or any function, which gets all scores at one time.
         attn_mask: broadcasts to [..., L, S]: bool, True where a key takes part, or numbers to add to the scores.
         dropout_p: the share of weights to set to 0, on every call.
         is_causal: whether query i sees no key after key i. Queries and keys count from the first, also where L ≠ S.
