@@ -38,9 +38,9 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
         f"{measured}. On a GPU our earlier kernels took longer than cross-entropy; the new ones are not yet timed "
         f"([GPU]({to_root}docs/speed.md#on-a-gpu-with-cuda)).",
         "package": f"**{package}** times faster than the `entmax` package at its default, which sorts the 100 largest "
-        f"logits of a row, and {full_sort} times where it sorts whole rows: 1.5-entmax's loss of the same logits "
-        f"{measured}. A whole training step of translation takes {whole} times as long with the package's default "
-        f"{table}.",
+        f"logits of a row: 1.5-entmax's loss of the same logits {measured}. A whole training step of translation takes "
+        f"{whole} times as long with the package {table}. Where it sorts whole rows, its loss takes {full_sort} times "
+        "as long as ours.",
         "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of "
         f"ResNet-18 on CIFAR-100 with learned orders {table}.",
         "slow": f"**Slow**: SharMiX's map takes {slow_small} times softmax's time where it is small (64 × 100), "
