@@ -128,10 +128,10 @@ study-%: setup  ## a study, of studies/NAME.yaml
 ##@ Measure
 .PHONY: bench attention gpu overhead vocab_parallel instructions gpu_instructions accuracy stress
 
-bench: setup  ## time of maps and losses (11 minutes; QUICK=1: 30 seconds)
+bench: setup  ## time of maps and losses (20 minutes; QUICK=1: 30 seconds)
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
 
-attention: setup  ## time and memory of attention by length (8 minutes)
+attention: setup  ## time and memory of attention by length (12 minutes)
 	$(BIN)/python -m benchmarks.attention $(if $(QUICK),--quick --folder outputs/benchmarks)
 
 gpu: setup  ## test and time the CUDA kernels beside others (10 minutes)
