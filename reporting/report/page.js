@@ -213,6 +213,7 @@ function chosen({ data: { meta }, customdata }) {
 
 const OUTCOMES = {
   "reproduces": { tone: "fill", symbol: "circle" },
+  "not shown": { tone: "muted", symbol: "square" },
   "direction only": { tone: "entmax", symbol: "diamond" },
   "does not reproduce": { tone: "against", symbol: "x" },
   "open": { tone: "muted", symbol: "circle-open" },

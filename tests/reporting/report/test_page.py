@@ -72,6 +72,7 @@ def test_points_far_from_the_others_stand_at_the_edge_with_their_value(view, pay
     claims = [one for one in payload["claims"] if one["kind"] == "difference" and one["mean"] is not None]
     low, high = view.evaluate("document.getElementById('differences').layout.xaxis.range")
     outside = [one["published"] for one in claims if not low <= one["published"] <= high]
+    assert sum(len(drawn["x"]) for drawn in traces(view, "differences")) == len(claims)
     assert min(one["published"] for one in claims) in outside
     assert 0 < len(outside) <= len(claims) / 4
     for drawn in traces(view, "differences"):
