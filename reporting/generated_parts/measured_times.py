@@ -43,7 +43,7 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
         "as long as ours.",
         "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of "
         f"ResNet-18 on CIFAR-100 with learned orders {table}.",
-        "slow": f"**Slow**: SharMiX's map takes {slow_small} times softmax's time where it is small (64 × 100), "
+        "slow": f"**Slow**: the map {SHARMIX} takes {slow_small} times softmax's time where it is small (64 × 100), "
         f"{slow_dense} times where all of 256 × 10,000 logits matter, and there at (1.75, 1.25), where the entropy is "
         f"not concave, {nonconcave} times {measured}.",
     }

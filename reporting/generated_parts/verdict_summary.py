@@ -57,7 +57,7 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
     return (
         f"{headline(lines['verdict'])} ([each number, and the rule]({to_root}results/tables/verdicts.md)). "
         f"Of the {len(failed)}, some come near ours under a hypothesis about how they were made: {near}. "
-        f"{counts.get(NOT_FOUND, 0)} do under none. That a number appears does not show how it was made "
+        f"{counts.get(NOT_FOUND, 0)} do under none of these. That a number appears does not show how it was made "
         f"([the hypotheses]({to_root}docs/studies/forensics.md))."
     )
 
