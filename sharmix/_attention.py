@@ -101,6 +101,8 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """The output of `attention`, and, if needed, the weights [..., L, S] after dropout, in the dtype of `value`."""
     weigh = weighting(activation)
+    if not 0 <= dropout_p <= 1:
+        raise ValueError(f"dropout_p={dropout_p!r} is not allowed; it must be between 0 and 1")
     _check(query, key, value, attn_mask, is_causal, enable_gqa, masked_rows)
     if enable_gqa:
         key, value = (heads.repeat_interleave(query.shape[-3] // heads.shape[-3], -3) for heads in (key, value))
@@ -205,9 +207,12 @@ def _takes_blocks(weigh: Callable[[Tensor], Tensor], query: Tensor, key: Tensor,
     """Whether attention is computed a block of queries at a time: the scores are many, and torch sees plain tensors."""
     leading = _broadcast(query, key, value, mask)
     scores = prod(leading) * query.shape[-2] * key.shape[-2] * query.element_size()
-    if scores <= _WHOLE_BYTES or not current_caller().is_plain or (mask is not None and mask.requires_grad):
+    if scores <= _WHOLE_BYTES or not current_caller().is_plain:
         return False
-    return all(map(is_plain_tensor, (query, key, value))) and can_be_in_blocks(weigh)
+    rows = query.shape[-2]
+    if mask is not None and ((mask.requires_grad and torch.is_grad_enabled()) or mask.shape[-2] not in (1, rows)):
+        return False
+    return all(map(is_plain_tensor, (query, key, value))) and can_be_in_blocks(weigh, leading, rows)
 
 
 def _in_blocks(
@@ -222,7 +227,8 @@ def _in_blocks(
 ) -> Tensor:
     leading, device = _broadcast(query, key, value, mask), query.device.type
     if torch.is_autocast_enabled(device):
-        query, key, value = (part.to(torch.get_autocast_dtype(device)) for part in (query, key, value))
+        half = torch.get_autocast_dtype(device)
+        query, key, value = (part if part.dtype == torch.float64 else part.to(half) for part in (query, key, value))
     with torch.autocast(device, enabled=False):
         output, blind = attention_in_blocks(query, key, value, activation, mask, dropout_p, is_causal, leading)
     return output if mask is None else output.masked_fill(blind, filling)

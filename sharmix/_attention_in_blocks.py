@@ -9,7 +9,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import product, zip_longest
 from math import inf, prod
 from typing import Any, NamedTuple
 
@@ -20,11 +20,12 @@ from sharmix import functional
 from sharmix._activation import Activation
 from sharmix._arguments import widened
 from sharmix._caller import is_last_derivative
-from sharmix.activations import AlphaReLU, SharmaMittal
+from sharmix.activations import AlphaReLU, Entmax, Normmax, SharmaMittal, SharMiX, Softmax, Sparsemax
 
 _BYTES = 1 << 20  # of the scores of a block, which then stay in the caches
 _BYTES_ON_CUDA = 1 << 26  # where the host takes a millisecond for each block
 _FEWEST_ROWS = 16  # of a block of one head; products of fewer are slow
+_OWN = (Entmax, Normmax, SharMiX, Sparsemax)
 _FEW = 0.25  # the share of keys below which products of these keys alone are faster
 
 # (scores [heads, rows, keys], heads, rows, tensors) -> the weights of these heads and rows, of the same shape
@@ -65,9 +66,9 @@ class Plan(NamedTuple):
         """The mask of a block, [heads, rows or 1, keys]."""
         if self.mask is None:
             return None
-        heads = [*product(*map(range, self.leading))][block.heads]
-        mask = torch.stack([self.mask[head] for head in heads])
-        return (mask if mask.shape[1] == 1 else mask[:, block.rows])[..., : block.keys]
+        rows = block.rows if self.mask.shape[-2] > 1 else slice(None)
+        heads = (_place(head, self.leading) for head in range(block.heads.start, block.heads.stop))
+        return torch.stack([self.mask[head][rows, : block.keys] for head in heads])
 
     def scores(self, block: Block, query: Tensor, keys: Tensor, blind: Tensor, used: Tensor | None) -> Tensor:
         """The scores of a block, −∞ for keys that a row does not see. `blind` are the rows that see none, 0 there."""
@@ -87,7 +88,7 @@ class Plan(NamedTuple):
         """The factors by which dropout multiplies the weights of a block, the same at each call."""
         generator = torch.Generator(weights.device).manual_seed(self.seed + block.number)
         chosen = torch.rand(weights.shape, generator=generator, device=weights.device) >= self.dropout
-        return chosen.to(weights.dtype) / (1 - self.dropout)
+        return chosen.to(weights.dtype) * (1 / (1 - self.dropout) if self.dropout < 1 else 0)
 
 
 def attention_in_blocks(
@@ -104,7 +105,7 @@ def attention_in_blocks(
 
     Args:
         query, key, value: [..., L, E], [..., S, E] and [..., S, Ev], whose leading dimensions broadcast to `leading`.
-        activation: one of which `can_be_in_blocks` is True.
+        activation: one that `can_be_in_blocks`.
         mask: broadcasts to [*leading, L, S]; bool, or numbers to add.
 
     Returns:
@@ -116,28 +117,39 @@ def attention_in_blocks(
     weigh, tensors = _block_map(activation, leading)
     if mask is not None:
         mask = mask.expand(*leading, mask.shape[-2], key.shape[-2])
-    seed = int(torch.randint(1 << 62, ())) if dropout else 0
+    seed = int(torch.randint(1 << 62, (), device="cpu")) if dropout else 0
     plan = Plan(weigh, leading, mask, is_causal, dropout, seed)
     output, blind = _Attention.apply(plan, *parts, *tensors)
     rows = query.shape[-2]
     return output.reshape(*leading, rows, value.shape[-1]), blind.reshape(*leading, rows, 1)
 
 
-def can_be_in_blocks(activation: object) -> bool:
-    """Whether the activation weighs each row by itself, with orders alone that depend on the head or the row."""
-    if isinstance(activation, SharmaMittal) and type(activation).probabilities is SharmaMittal.probabilities:
-        return all(
-            not order.dim() or order.shape[-1] == 1 for order in activation.orders() if isinstance(order, Tensor)
-        )
-    if isinstance(activation, AlphaReLU):
-        return activation.calibrated
-    tensors = [*activation.parameters(), *activation.buffers()] if isinstance(activation, Activation) else [None]
-    return not tensors
+def can_be_in_blocks(activation: object, leading: tuple[int, ...], rows: int) -> bool:
+    """Whether it is an activation of this library that weighs each row by itself, with orders that fit the rows."""
+    if isinstance(activation, SharmaMittal) and type(activation) in _OWN:
+        orders = [order for order in activation.orders() if isinstance(order, Tensor)]
+        return not _has_hooks(activation) and all(_fits(tuple(order.shape), leading, rows) for order in orders)
+    if isinstance(activation, AlphaReLU) and type(activation) is AlphaReLU:
+        return activation.calibrated and not _has_hooks(activation)
+    return isinstance(activation, Softmax) and type(activation) is Softmax and not _has_hooks(activation)
+
+
+def _has_hooks(activation: Activation) -> bool:
+    return bool(activation._forward_hooks or activation._forward_pre_hooks or activation._backward_hooks)
+
+
+def _fits(shape: tuple[int, ...], leading: tuple[int, ...], rows: int) -> bool:
+    """Whether an order of a shape broadcasts to the rows of all heads; if not, the map of all scores refuses it."""
+    sizes = zip_longest(reversed(shape), reversed((*leading, rows, 1)), fillvalue=None)
+    return all(own in (None, 1, of) for own, of in sizes)
 
 
 def _block_map(activation: Activation, leading: tuple[int, ...]) -> tuple[BlockMap, list[Tensor]]:
     """The map of a block, and its orders that are tensors, [heads, rows or 1, 1]."""
-    if not isinstance(activation, SharmaMittal) or type(activation).probabilities is not SharmaMittal.probabilities:
+    if isinstance(activation, AlphaReLU):
+        alpha, tau = activation.alpha, activation.tau.detach().clone()  # which may change before the backward pass
+        return lambda scores, heads, rows, tensors: functional.alpha_relu(scores, alpha=alpha, tau=tau), []
+    if not isinstance(activation, SharmaMittal):
         return lambda scores, heads, rows, tensors: activation.probabilities(scores), []
     orders = activation.orders()
     tensors = [
@@ -145,14 +157,23 @@ def _block_map(activation: Activation, leading: tuple[int, ...]) -> tuple[BlockM
         for order in orders
         if isinstance(order, Tensor)
     ]
+    options: dict[str, Any] = {"nonconcave": activation.nonconcave, "masked_rows": activation.masked_rows}
 
     def weigh(scores: Tensor, heads: slice, rows: slice, given: Sequence[Tensor]) -> Tensor:
         some = iter([one[heads, rows] if one.shape[1] > 1 else one[heads] for one in given])
         own = [next(some) if isinstance(order, Tensor) else order for order in orders]
-        options: dict[str, Any] = {"nonconcave": activation.nonconcave, "masked_rows": activation.masked_rows}
         return functional.sharmix(scores, *own, **options)
 
     return weigh, tensors
+
+
+def _place(head: int, leading: tuple[int, ...]) -> tuple[int, ...]:
+    """The indices of a head in the leading dimensions."""
+    place = []
+    for size in reversed(leading):
+        head, index = divmod(head, size)
+        place.append(index)
+    return tuple(reversed(place))
 
 
 class _Attention(torch.autograd.Function):
@@ -170,8 +191,10 @@ class _Attention(torch.autograd.Function):
                 blind[block.heads, block.rows] = ~(mask if mask.dtype == torch.bool else mask != -inf).any(-1)
             own, keys, values = _of_block(block, query, key, value, None)
             weights = plan.weigh(plan.scores(block, own, keys, blind, None), block.heads, block.rows, tensors)
+            if mask is not None:
+                weights = weights.masked_fill(blind[block.heads, block.rows].unsqueeze(-1), 0)
             used = _used(weights)
-            ctx.used.append(used)
+            ctx.used.append(None if used is None else used.int())  # half the memory until the backward pass
             if used is not None:
                 weights, values = weights[..., used], values[:, used]
             weights = weights * plan.kept(block, weights) if plan.dropout else weights
@@ -184,7 +207,6 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, blind, *tensors = ctx.saved_tensors
         wanted = ctx.needs_input_grad[1:]
-        grad = grad.masked_fill(blind.unsqueeze(-1), 0)
         gradients = _gradients if is_last_derivative(grad) else _differentiable_gradients
         found = iter(gradients(ctx.plan, ctx.used, grad, blind, [query, key, value, *tensors], wanted))
         return None, *[next(found) if want else None for want in wanted]
@@ -200,29 +222,39 @@ def _gradients(
 ) -> list[Tensor]:
     """The wanted gradients by query, key, value and the tensors."""
     query, key, value, *tensors = inputs
-    totals = [torch.zeros_like(one, dtype=torch.promote_types(one.dtype, torch.float32)) for one in inputs]
+    totals = [
+        torch.zeros_like(one, dtype=torch.promote_types(one.dtype, torch.float32)) if want else None
+        for one, want in zip(inputs, wanted, strict=True)
+    ]
+    by_query, by_key, by_value = totals[:3]
     learned = [one.detach().requires_grad_(want) for one, want in zip(tensors, wanted[3:], strict=True)]
-    slopes = [total for total, one in zip(totals[3:], learned, strict=True) if one.requires_grad]
+    slopes = [total for total in totals[3:] if total is not None]
+    needs_scores = any(wanted[:2]) or bool(slopes)
     for block, used in zip(plan.blocks(query, key), each_used, strict=True):
+        used = None if used is None else used.long()
         own, keys, values = _of_block(block, query, key, value, used)
         above = grad[block.heads, block.rows]
-        scores = plan.scores(block, own, keys, blind, used).requires_grad_()
-        with torch.enable_grad():
+        scores = plan.scores(block, own, keys, blind, used).requires_grad_(needs_scores)
+        with torch.set_grad_enabled(needs_scores):
             weights = plan.weigh(scores, block.heads, block.rows, learned)
-        by_weights, after = (above @ values.mT).to(weights.dtype), weights.detach()
-        if plan.dropout:
-            kept = plan.kept(block, after)
-            by_weights, after = by_weights * kept, after * kept
-        by_scores, *parts = torch.autograd.grad(
-            weights, [scores, *(one for one in learned if one.requires_grad)], by_weights
-        )
+        kept = plan.kept(block, weights) if plan.dropout else None
+        if by_value is not None:
+            after = weights.detach() if kept is None else weights.detach() * kept
+            _add(by_value, block, used, after.to(value.dtype).mT @ above)
+        if not needs_scores:
+            continue
+        by_weights = (above @ values.mT).to(weights.dtype)
+        by_weights = by_weights if kept is None else by_weights * kept
+        asked = [scores, *(one for one in learned if one.requires_grad)]
+        by_scores, *parts = torch.autograd.grad(weights, asked, by_weights)
         for slope, part in zip(slopes, parts, strict=True):
             slope += part
         by_scores = by_scores.to(query.dtype)
-        totals[0][block.heads, block.rows] = (by_scores @ keys).to(totals[0].dtype)
-        _add(totals[1], block, used, by_scores.mT @ own)
-        _add(totals[2], block, used, after.to(value.dtype).mT @ above)
-    return [total.to(one.dtype) for total, one, want in zip(totals, inputs, wanted, strict=True) if want]
+        if by_query is not None:
+            by_query[block.heads, block.rows] = (by_scores @ keys).to(by_query.dtype)
+        if by_key is not None:
+            _add(by_key, block, used, by_scores.mT @ own)
+    return [total.to(one.dtype) for total, one in zip(totals, inputs, strict=True) if total is not None]
 
 
 def _differentiable_gradients(
@@ -238,6 +270,7 @@ def _differentiable_gradients(
     creates_graph, outputs = torch.is_grad_enabled(), defaultdict[int, list[Tensor]](list)
     with torch.enable_grad():
         for block, used in zip(plan.blocks(query, key), each_used, strict=True):
+            used = None if used is None else used.long()
             own, keys, values = _of_block(block, query, key, value, used)
             weights = plan.weigh(plan.scores(block, own, keys, blind, used), block.heads, block.rows, tensors)
             weights = weights * plan.kept(block, weights) if plan.dropout else weights
@@ -259,7 +292,7 @@ def _used(weights: Tensor) -> Tensor | None:
     """The keys with a weight in some row, [keys], if they are few; on a GPU the host would wait for their number."""
     if not weights.is_cpu or len(weights) > 1:
         return None
-    used = (weights[0].amax(0) != 0).nonzero().squeeze(-1)
+    used = (weights[0].amax(0) != 0).nonzero().squeeze(-1)  # no weight of ours is below 0
     return used if len(used) < _FEW * weights.shape[-1] else None
 
 
