@@ -12,6 +12,7 @@ from sharmix import _attention, _attention_in_blocks
 from tests.sharmix.cases import for_every
 from tests.sharmix.test_attention import BATCH, HEADS, KEYS, MASKS, QUERIES, WIDTH, inputs, numbers, per_head
 
+pytestmark = pytest.mark.medium
 ACTIVATIONS = {
     "softmax": sharmix.Softmax,
     "sparsemax": sharmix.Sparsemax,
