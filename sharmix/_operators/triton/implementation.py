@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from sharmix._arguments import may_read
@@ -12,7 +11,7 @@ from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, Slopes
 from sharmix._operators.triton import loss_parts, solving
 from sharmix._operators.triton import map_backward as backward
-from sharmix._operators.triton.launch import launch
+from sharmix._operators.triton.launch import ceiling, launch, power_of_two
 from sharmix._operators.triton.outputs import Labels, LossOutputs, MapOutputs
 from sharmix._targets import checked_classes
 
@@ -43,7 +42,7 @@ def map_backward(
     of_rows = _wide(p, *p.shape[:-1], 3) if slopes != "none" else None
     given = backward.Given(p, grad, *kept, *[None] * (3 - len(kept)))
     count, classes = solving.shape_of(p)
-    block = min(triton.next_power_of_2(classes), _BACKWARD_BLOCK if of_rows is None else solving.SHORT)
+    block = min(power_of_two(classes), _BACKWARD_BLOCK if of_rows is None else solving.SHORT)
     options = {"num_warps": solving.warps_of(block, 4 if block <= solving.SHORT else 8)}
     with torch.cuda.device_of(p):
         for constants in solving.passes(p, orders):
@@ -68,7 +67,7 @@ def class_loss(
     gradient = torch.empty_like(logits) if keeps == "gradient" else None
     states = logits.new_empty((*losses.shape, 4), dtype=torch.float64) if keeps == "states" else None
     of_rows = _wide(logits, *losses.shape, 3) if slopes != "none" else None
-    count, block = losses.numel(), min(triton.next_power_of_2(losses.numel()), _SUMMED)
+    count, block = losses.numel(), min(power_of_two(losses.numel()), _SUMMED)
     options = {"num_warps": solving.warps_of(block, 16)}
     with torch.cuda.device_of(logits):
         counted = divisor = None
@@ -90,7 +89,7 @@ def class_loss(
 def scaled(gradient: Tensor, factor: Tensor) -> Tensor:
     """gradient · factor, in place. The host does not know whether the factor is 1, where there is nothing to do."""
     with torch.cuda.device_of(gradient):
-        grid = (triton.cdiv(gradient.numel(), _SCALED),)
+        grid = (ceiling(gradient.numel(), _SCALED),)
         arguments = gradient, factor, gradient.numel()
         launch(loss_parts.scale_unless_one, grid, arguments, {"num_warps": 4}, BLOCK=_SCALED)
     return gradient
@@ -110,13 +109,13 @@ def class_loss_backward(
     count, classes = solving.shape_of(logits)
     by_rows = grad.to(torch.promote_types(logits.dtype, torch.float32)), int(grad.numel() > 1)
     labels = Labels(targets, ignore_index, divisor if isinstance(divisor, Tensor) else None, *by_rows)
-    block = min(triton.next_power_of_2(classes), _WIDTH)
+    block = min(power_of_two(classes), _WIDTH)
     if solving.rows_in_need_of_float64(logits, orders) != "all":
         with torch.cuda.device_of(logits):
             arguments = logits, labels, states, by_logits, solving.orders_for_kernels(orders, logits), classes
             options = {"num_warps": solving.warps_of(block, 4)}
             constants = {"BETA": solving.beta_of(orders[0]), "BLOCK": block}
-            launch(loss_parts.loss_backward, (count, triton.cdiv(classes, block)), arguments, options, **constants)
+            launch(loss_parts.loss_backward, (count, ceiling(classes, block)), arguments, options, **constants)
     out = LossOutputs(_wide(logits, count), by_logits, None, None)  # a state of four numbers does not hold a steep p
     solving.solve_in_float64(solving.LOSS, logits, (labels, out), orders)
     return by_logits

@@ -25,6 +25,16 @@ def launch(
         compiled[grid](*arguments, *constants.values())
 
 
+def ceiling(number: int, divisor: int) -> int:
+    """⌈number/divisor⌉. Triton's own takes five microseconds, half as long as a launch."""
+    return -(-number // divisor)
+
+
+def power_of_two(number: int) -> int:
+    """The least power of 2 that is at least the number. Triton's own takes five microseconds, too."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
 def _kind(argument: Any) -> Any:
     """What of an argument Triton compiles a kernel for."""
     kind = type(argument)

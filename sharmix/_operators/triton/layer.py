@@ -15,12 +15,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from sharmix._operators.orders import Orders
 from sharmix._operators.triton import lists, products, solving
-from sharmix._operators.triton.launch import launch
+from sharmix._operators.triton.launch import ceiling, launch, power_of_two
 from sharmix._operators.triton.outputs import Labels, LossOutputs
 from sharmix._operators.triton.supports import some_rows, supports_of
 
@@ -161,23 +160,23 @@ class _SparseGradients(_DenseGradients):
         constants = {"BETA": solving.beta_of(self.layer.orders[0]), **solving.constants_of_lanes(classes), "ROOM": room}
         launch(lists.lists_of_lanes, (number,), arguments, solving.OPTIONS_OF_LANES, **constants)
         self._loss_of_rows(chunk, logits, left)
-        programs, block = solving.programs_of(logits, 8), min(_BLOCK, triton.next_power_of_2(classes))
+        programs, block = solving.programs_of(logits, 8), min(_BLOCK, power_of_two(classes))
         launch(lists.lists_of_rows, (programs,), (logits, here, left, number, classes), eight, BLOCK=block, ROOM=room)
-        block = min(_BLOCK, triton.next_power_of_2(number))
+        block = min(_BLOCK, power_of_two(number))
         launch(lists.find_dense, (1,), (here.counts, self.dense, number), eight, BLOCK=block, ROOM=room)
         m, n, k = _TILES.get(logits.dtype, _TILES_OF_HALF)
         tiles, options = {"M": m, "N": n, "K": k}, {"num_warps": 8, "num_stages": 3}
         if self.by_hidden is not None:
-            by_hidden, block = self.by_hidden[some], min(_FEATURES[0], triton.next_power_of_2(features))
+            by_hidden, block = self.by_hidden[some], min(_FEATURES[0], power_of_two(features))
             constants = {"BLOCK": block, "AT_ONCE": _AT_ONCE, "ROOM": room}
-            grid = number, triton.cdiv(features, block)
+            grid = number, ceiling(features, block)
             arguments = here, self.layer.weight, by_hidden, features
             launch(products.hidden_of_lists, grid, arguments, {"num_warps": 1}, **constants)
-            grid = triton.cdiv(features, n), triton.cdiv(number, m)
+            grid = ceiling(features, n), ceiling(number, m)
             arguments = logits, self.layer.weight, by_hidden, self.dense, classes, features
             launch(products.hidden_of_dense_rows, grid, arguments, options, **tiles)
         if self.by_weight is not None:
-            grid = triton.cdiv(features, n), triton.cdiv(classes, m)
+            grid = ceiling(features, n), ceiling(classes, m)
             arguments = logits, self.layer.hidden[some], self.sums, self.dense, classes, features
             launch(products.weight_of_dense_rows, grid, arguments, options, **tiles)
 
@@ -193,8 +192,8 @@ class _SparseGradients(_DenseGradients):
         pieces = products.Pieces(order, starts, firsts, torch.searchsorted(ends, numbers[:-1], right=True))
         bias = None if self.by_bias is None else _float32(hidden, most)
         more = products.Sums(_float32(hidden, most, features), bias)
-        block = min(_FEATURES[1], triton.next_power_of_2(features))
-        blocks, options = triton.cdiv(features, block), {"num_warps": max(1, block // 256)}
+        block = min(_FEATURES[1], power_of_two(features))
+        blocks, options = ceiling(features, block), {"num_warps": max(1, block // 256)}
         shape = classes, features
         arguments: tuple[Any, ...] = self.lists, pieces, hidden, self.sums, more, constant, self.dense, *shape
         constants = {"SIZE": size, "BLOCK": block, "AT_ONCE": _AT_ONCE, "ROOM": self.room}

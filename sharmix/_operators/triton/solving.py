@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from sharmix._operators.orders import Orders, is_concave
 from sharmix._operators.triton import equation, lanes, rows, rows_in_float64, together
-from sharmix._operators.triton.launch import launch
+from sharmix._operators.triton.launch import ceiling, launch, power_of_two
 
 SHORT = 2048  # classes of a row that fit in registers beside other rows
 _WHOLE = 32768  # classes, the most that a program's registers hold
@@ -61,7 +60,7 @@ def solve_rows(kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: O
     left, constants = None, {"BETA": beta_of(orders[0])}
     with torch.cuda.device_of(logits):
         if way == "together":
-            programs = triton.next_power_of_2(triton.cdiv(classes, _SPAN))
+            programs = power_of_two(ceiling(classes, _SPAN))
             numbers = logits.new_zeros((count, together.NUMBERS_OF_PROGRAM, programs), dtype=torch.float32)
             options = {"num_warps": 32, "launch_cooperative_grid": True}
             constants |= {"BLOCK": _SPAN, "PROGRAMS": programs}
@@ -88,7 +87,7 @@ def solve_rows_in_one_program(
 def _solve_in_rows(kernels: Kernels, logits: Tensor, given: Sequence[Any], orders: Orders, left: Tensor | None) -> None:
     count, classes = shape_of(logits)
     if classes <= _WHOLE:
-        block = triton.next_power_of_2(classes)
+        block = power_of_two(classes)
         warps = warps_of(block, 4 if block <= SHORT else 16)
     else:
         block, warps = _BLOCK, warps_of(_BLOCK, 8)
@@ -103,7 +102,7 @@ def solve_in_float64(kernels: Kernels, logits: Tensor, given: Sequence[Any], ord
     (count, classes), needed = shape_of(logits), rows_in_need_of_float64(logits, orders)
     if needed != "none":
         arguments = logits, *given, orders_for_kernels(orders, logits, tl.float64), count, classes
-        block = min(triton.next_power_of_2(classes), _WIDE_BLOCK)
+        block = min(power_of_two(classes), _WIDE_BLOCK)
         options, constants = {"num_warps": warps_of(block, 4)}, {"BLOCK": block, "ROUGH": needed == "rough"}
         with torch.cuda.device_of(logits):
             launch(kernels.in_float64, (count,), arguments, options, **constants)
@@ -111,7 +110,7 @@ def solve_in_float64(kernels: Kernels, logits: Tensor, given: Sequence[Any], ord
 
 def constants_of_lanes(classes: int) -> dict[str, int]:
     """The lanes of a program, and the bits of a key that tell the blocks of a row apart."""
-    return {"BLOCK": _LANES, "LOW": (1 << max(5, (triton.cdiv(classes, _LANES) - 1).bit_length())) - 1}
+    return {"BLOCK": _LANES, "LOW": (1 << max(5, (ceiling(classes, _LANES) - 1).bit_length())) - 1}
 
 
 def way_of(logits: Tensor, orders: Orders) -> str:
@@ -122,7 +121,7 @@ def way_of(logits: Tensor, orders: Orders) -> str:
     if classes <= SHORT:
         return "rows"
     if classes > _WHOLE:
-        programs = triton.next_power_of_2(triton.cdiv(classes, _SPAN))
+        programs = power_of_two(ceiling(classes, _SPAN))
         if count * programs <= multiprocessors(logits.device):
             return "together"
     return "lanes" if classes <= _LANES << _MOST_BITS else "rows"

@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from sharmix._operators.triton.launch import power_of_two
 
 _SAMPLE = 256  # rows whose counts the host gets to know
 _LEAST_ROOM, _MOST_ROOM = 32, 1024
@@ -28,7 +29,7 @@ class Supports:
         listed = counts[: math.ceil((1 - _DENSE) * len(counts))]
         if not listed or sum(listed) * _SHARE > classes * len(listed):
             return 0
-        room = triton.next_power_of_2(math.ceil(2 * sum(listed) / len(listed)))
+        room = power_of_two(math.ceil(2 * sum(listed) / len(listed)))
         room = min(_MOST_ROOM, max(_LEAST_ROOM, room))
         return room if sum(count > room for count in counts) <= _DENSE * len(counts) else 0
 
