@@ -12,7 +12,7 @@ from sharmix._arguments import widened
 from sharmix._targets import checked_classes, nan_if_no_class
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
-_CHUNK_BYTES_ON_CUDA = 1 << 27  # where the host takes over a millisecond for each chunk
+_LEAST_BYTES_ON_CUDA = 1 << 27  # where the host takes over a millisecond for each chunk
 _BLOCKS = 16  # in a chunk; the loss is computed block by block, so that temporaries stay in the caches
 _DENSE = 0.1  # the share of nonzero errors above which a matrix product is faster than a sum over the nonzero ones
 
@@ -67,7 +67,9 @@ def logits_in_parts(
     Each part overwrites the one before. If each were allocated anew, the parts would fragment the C library's heap.
     """
     size = len(hidden) * max(len(weight), most_classes) * max(4 if widens else 1, hidden.element_size())
-    parts = math.ceil(size / (_CHUNK_BYTES_ON_CUDA if hidden.is_cuda else _CHUNK_BYTES))
+    # On a GPU a chunk may be as large as the gradient of the weight in float32, which each chunk reads and writes.
+    most = max(_LEAST_BYTES_ON_CUDA, 4 * weight.numel()) if hidden.is_cuda else _CHUNK_BYTES
+    parts = math.ceil(size / most)
     length = max(1, math.ceil(len(hidden) / max(1, parts)))  # about equal: a product of a few last rows is slow
     memory = hidden.new_empty(min(length, len(hidden)), len(weight))
     for start in range(0, len(hidden), length):

@@ -111,16 +111,16 @@ def linear_loss(
     compute: _LossOfLayer
     entropy: Tensor | float = 0.0
     is_softmax = regulariser and are_numbers(regulariser.orders) and regulariser.orders == (1.0, 1.0, 1.0)
-    if is_softmax and not label_smoothing:
-        in_blocks = partial(softmax_loss, ignore_index=ignore_index)
-        compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)
-    elif regulariser and (values := _orders_for_kernels(layer, regulariser)):
+    if regulariser and (values := _orders_for_kernels(layer, regulariser)):
         orders = regulariser.orders
         parameters = [*(order for order in orders if isinstance(order, Tensor)), *parameters]
         compute = partial(_loss_by_kernels, orders, values, ignore_index, label_smoothing, weight)
         if label_smoothing:
             entropy = _smoothed_entropy(regulariser, weight, label_smoothing)
             entropy = entropy * (counted.clamp_max(1) if reduction == "mean" else counted)
+    elif is_softmax and not label_smoothing:
+        in_blocks = partial(softmax_loss, ignore_index=ignore_index)
+        compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)
     else:
         in_blocks = partial(loss_by_autograd, partial(loss, reduction="sum"))
         compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)

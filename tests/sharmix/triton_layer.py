@@ -75,13 +75,13 @@ def assert_close(found, true, digits=DIGITS):
 def test_gradients_are_those_of_dense_products(monkeypatch):
     tensors, targets = problem()
     with every_case() as case:
-        for (q, r), (room, smoothing) in itertools.product(
-            [(1.25, 1.5), (1.3, 1.6)], [(32, 0.0), (128, 0.1), (0, 0.0), (0, 0.1)]
+        for orders, (room, smoothing) in itertools.product(
+            [(1.25, 1.5, 2.0), (1.3, 1.6, 2.0), (1.0, 1.0, 1.0)], [(32, 0.0), (128, 0.1), (0, 0.0), (0, 0.1)]
         ):
-            with case(q=q, r=r, room=room, smoothing=smoothing):
+            with case(orders=orders, room=room, smoothing=smoothing):
                 options = {"label_smoothing": smoothing, "reduction": "sum" if smoothing else "mean"}
-                found = computed(monkeypatch, tensors, targets, (q, r, 2.0), room, **options)
-                assert_close(found, expected(tensors, targets, (q, r, 2.0), **options)[0])
+                found = computed(monkeypatch, tensors, targets, orders, room, **options)
+                assert_close(found, expected(tensors, targets, orders, **options)[0])
     sizes = expected(tensors, targets)[1].count_nonzero(-1)
     assert sizes.min() == 0  # an ignored row
     assert sizes.max() == CLASSES  # more than there is room for
