@@ -208,75 +208,73 @@ class _Attention(torch.autograd.Function):
         query, key, value, blind, *tensors = ctx.saved_tensors
         wanted = ctx.needs_input_grad[1:]
         gradients = _gradients if is_last_derivative(grad) else _differentiable_gradients
-        found = iter(gradients(ctx.plan, ctx.used, grad, blind, [query, key, value, *tensors], wanted))
+        found = iter(gradients(Kept(ctx.plan, ctx.used, blind, [query, key, value, *tensors]), grad, wanted))
         return None, *[next(found) if want else None for want in wanted]
 
 
-def _gradients(
-    plan: Plan,
-    each_used: Sequence[Tensor | None],
-    grad: Tensor,
-    blind: Tensor,
-    inputs: Sequence[Tensor],
-    wanted: Sequence[bool],
-) -> list[Tensor]:
+class Kept(NamedTuple):
+    """What the backward pass needs: `inputs` are query, key, value and the orders that are tensors."""
+
+    plan: Plan
+    used: Sequence[Tensor | None]  # the keys in use of each block, if they are few
+    blind: Tensor
+    inputs: Sequence[Tensor]
+
+    def blocks(self) -> Iterator[tuple[Block, Tensor | None, Tensor, Tensor, Tensor]]:
+        """Each block, its keys in use, and its queries, keys and values."""
+        query, key, value, *_ = self.inputs
+        for block, few in zip(self.plan.blocks(query, key), self.used, strict=True):
+            used = None if few is None else few.long()
+            yield block, used, *_of_block(block, query, key, value, used)
+
+
+def _gradients(kept: Kept, grad: Tensor, wanted: Sequence[bool]) -> list[Tensor]:
     """The wanted gradients by query, key, value and the tensors."""
-    query, key, value, *tensors = inputs
+    plan, tensors = kept.plan, kept.inputs[3:]
     totals = [
         torch.zeros_like(one, dtype=torch.promote_types(one.dtype, torch.float32)) if want else None
-        for one, want in zip(inputs, wanted, strict=True)
+        for one, want in zip(kept.inputs, wanted, strict=True)
     ]
     by_query, by_key, by_value = totals[:3]
     learned = [one.detach().requires_grad_(want) for one, want in zip(tensors, wanted[3:], strict=True)]
     slopes = [total for total in totals[3:] if total is not None]
     needs_scores = any(wanted[:2]) or bool(slopes)
-    for block, used in zip(plan.blocks(query, key), each_used, strict=True):
-        used = None if used is None else used.long()
-        own, keys, values = _of_block(block, query, key, value, used)
+    for block, used, own, keys, values in kept.blocks():
         above = grad[block.heads, block.rows]
-        scores = plan.scores(block, own, keys, blind, used).requires_grad_(needs_scores)
+        scores = plan.scores(block, own, keys, kept.blind, used).requires_grad_(needs_scores)
         with torch.set_grad_enabled(needs_scores):
             weights = plan.weigh(scores, block.heads, block.rows, learned)
-        kept = plan.kept(block, weights) if plan.dropout else None
+        factors = plan.kept(block, weights) if plan.dropout else None
         if by_value is not None:
-            after = weights.detach() if kept is None else weights.detach() * kept
-            _add(by_value, block, used, after.to(value.dtype).mT @ above)
+            after = weights.detach() if factors is None else weights.detach() * factors
+            _add(by_value, block, used, after.to(values.dtype).mT @ above)
         if not needs_scores:
             continue
         by_weights = (above @ values.mT).to(weights.dtype)
-        by_weights = by_weights if kept is None else by_weights * kept
+        by_weights = by_weights if factors is None else by_weights * factors
         asked = [scores, *(one for one in learned if one.requires_grad)]
         by_scores, *parts = torch.autograd.grad(weights, asked, by_weights)
         for slope, part in zip(slopes, parts, strict=True):
             slope += part
-        by_scores = by_scores.to(query.dtype)
+        by_scores = by_scores.to(own.dtype)
         if by_query is not None:
             by_query[block.heads, block.rows] = (by_scores @ keys).to(by_query.dtype)
         if by_key is not None:
             _add(by_key, block, used, by_scores.mT @ own)
-    return [total.to(one.dtype) for total, one in zip(totals, inputs, strict=True) if total is not None]
+    return [total.to(one.dtype) for total, one in zip(totals, kept.inputs, strict=True) if total is not None]
 
 
-def _differentiable_gradients(
-    plan: Plan,
-    each_used: Sequence[Tensor | None],
-    grad: Tensor,
-    blind: Tensor,
-    inputs: Sequence[Tensor],
-    wanted: Sequence[bool],
-) -> Sequence[Tensor]:
+def _differentiable_gradients(kept: Kept, grad: Tensor, wanted: Sequence[bool]) -> Sequence[Tensor]:
     """The same, of which torch knows the derivatives: the scores of all blocks are in memory."""
-    query, key, value, *tensors = inputs
+    plan, tensors = kept.plan, kept.inputs[3:]
     creates_graph, outputs = torch.is_grad_enabled(), defaultdict[int, list[Tensor]](list)
     with torch.enable_grad():
-        for block, used in zip(plan.blocks(query, key), each_used, strict=True):
-            used = None if used is None else used.long()
-            own, keys, values = _of_block(block, query, key, value, used)
-            weights = plan.weigh(plan.scores(block, own, keys, blind, used), block.heads, block.rows, tensors)
+        for block, used, own, keys, values in kept.blocks():
+            weights = plan.weigh(plan.scores(block, own, keys, kept.blind, used), block.heads, block.rows, tensors)
             weights = weights * plan.kept(block, weights) if plan.dropout else weights
-            outputs[block.heads.start].append(weights.to(value.dtype) @ values)
+            outputs[block.heads.start].append(weights.to(values.dtype) @ values)
         output = torch.cat([torch.cat(rows[::-1], 1) for rows in outputs.values()])
-    asked = [one for one, want in zip(inputs, wanted, strict=True) if want]
+    asked = [one for one, want in zip(kept.inputs, wanted, strict=True) if want]
     return torch.autograd.grad(output, asked, grad, create_graph=creates_graph)
 
 
