@@ -69,10 +69,8 @@ def queries_backward(inputs, orders, above, kept, lists, by_queries, numbers, by
     power_u = tl.load(kept.numbers + at + 4 * stride, mask=inside, other=0.0)
     none = top == float("inf")
     top = tl.where(none, 0.0, top)
-    first, head_size, width = head * inputs.rows, KIND.value_head, KIND.value_width
-    gradient = load_tile(above.gradient, first, start, inputs.rows, head_size, width, KIND.rows, True)
-    output = load_tile(above.output, first, start, inputs.rows, head_size, width, KIND.rows, True)
-    spread = load_tile(kept.spread, first, start, inputs.rows, head_size, width, KIND.rows, True)
+    gradient = _load(above.gradient, head, start, inputs, KIND)
+    output, spread = _load(above.output, head, start, inputs, KIND), _load(kept.spread, head, start, inputs, KIND)
     # As a difference of two rounded outputs, X would lose what 1/(q − 1)² magnifies.
     x = -delta * tl.sum(gradient.to(tl.float32) * spread.to(tl.float32), 1)
     centre = tl.sum(gradient.to(tl.float32) * output.to(tl.float32), 1) - x
@@ -117,6 +115,13 @@ def queries_backward(inputs, orders, above, kept, lists, by_queries, numbers, by
 
 
 @triton.jit
+def _load(matrix, head, start, inputs, KIND: tl.constexpr):
+    """The rows of a block in a matrix like the output."""
+    first = head * inputs.rows
+    return load_tile(matrix, first, start, inputs.rows, KIND.value_head, KIND.value_width, KIND.rows, True)
+
+
+@triton.jit
 def _over_keys(block, loops, line, factors, HAS_ORDERS: tl.constexpr, KIND: tl.constexpr):
     """Σ dz K; and for the orders (q − 1) Σ p log p, and that of p log p (p^(q−1) − 1/A), of p log p (dp − d), and X."""
     chosen, unmasked, count = loops
@@ -127,7 +132,7 @@ def _over_keys(block, loops, line, factors, HAS_ORDERS: tl.constexpr, KIND: tl.c
             start = tl.load(chosen + place).to(tl.int32) * KIND.columns
             keys, scores = scores_of(block, start, KIND, MASKED)
             values = load_tile(
-                block.values, 0, start, block.columns, KIND.value_head, KIND.value_width, KIND.columns, MASKED
+                block.value, 0, start, block.columns, KIND.value_head, KIND.value_width, KIND.columns, MASKED
             )
             by_p = product(factors.above, tl.trans(values), None, KIND)
             u, w, base, log_w = weights(scores, line, KIND)
@@ -158,9 +163,9 @@ def keys_backward(
     number = tl.program_id(0) % key_blocks  # with a causal mask the first keys have most queries
     start = number * KIND.columns
     first, key = other * inputs.columns, start + tl.arange(0, KIND.columns)
-    keys = load_tile(inputs.keys, first, start, inputs.columns, KIND.head, KIND.width, KIND.columns, True)
+    keys = load_tile(inputs.key, first, start, inputs.columns, KIND.head, KIND.width, KIND.columns, True)
     values = load_tile(
-        inputs.values, first, start, inputs.columns, KIND.value_head, KIND.value_width, KIND.columns, True
+        inputs.value, first, start, inputs.columns, KIND.value_head, KIND.value_width, KIND.columns, True
     )
     seen = key < inputs.columns
     if inputs.mask is not None:
@@ -217,7 +222,7 @@ def _over_queries(
             row = start + tl.arange(0, AT_ONCE)
             at, inside = numbers + row, row < inputs.rows
             first = head * inputs.rows
-            queries = load_tile(inputs.queries, first, start, inputs.rows, KIND.head, KIND.width, AT_ONCE, True)
+            queries = load_tile(inputs.query, first, start, inputs.rows, KIND.head, KIND.width, AT_ONCE, True)
             above = load_tile(gradient, first, start, inputs.rows, KIND.value_head, KIND.value_width, AT_ONCE, True)
             slope = tl.load(at, mask=inside, other=0.0)
             offset = tl.load(at + stride, mask=inside, other=0.0)

@@ -37,9 +37,9 @@ class Inputs(NamedTuple):
     `mask` is uint8 [batch, columns], 0 for a key that no query sees; None: all are seen. `scale` is above 0.
     """
 
-    queries: Any
-    keys: Any
-    values: Any
+    query: Any
+    key: Any
+    value: Any
     mask: Any
     scale: float
     heads: int
@@ -92,10 +92,10 @@ class Kept(NamedTuple):
 class Block(NamedTuple):
     """Some queries and their rows; keys, values and mask of their head; the number of keys."""
 
-    queries: Any
+    query: Any
     row: Any
-    keys: Any
-    values: Any
+    key: Any
+    value: Any
     mask: Any
     columns: Any
 
@@ -181,8 +181,8 @@ def block_of(inputs, head, start, KIND: tl.constexpr):
     other, mask = head // inputs.group * inputs.columns, inputs.mask
     if mask is not None:
         mask += head // inputs.heads * inputs.columns
-    queries = load_tile(inputs.queries, head * inputs.rows, start, inputs.rows, KIND.head, KIND.width, KIND.rows, True)
-    keys, values = inputs.keys + other * KIND.head, inputs.values + other * KIND.value_head
+    queries = load_tile(inputs.query, head * inputs.rows, start, inputs.rows, KIND.head, KIND.width, KIND.rows, True)
+    keys, values = inputs.key + other * KIND.head, inputs.value + other * KIND.value_head
     return Block(queries, start + tl.arange(0, KIND.rows), keys, values, mask, inputs.columns)
 
 
@@ -291,8 +291,8 @@ def weights(scores, line, KIND: tl.constexpr):
 @triton.jit
 def scores_of(block, start, KIND: tl.constexpr, MASKED: tl.constexpr):
     """The keys from `start` on, and the scores, [rows, columns], −∞ where a query does not see a key."""
-    keys = load_tile(block.keys, 0, start, block.columns, KIND.head, KIND.width, KIND.columns, MASKED)
-    scores = product(block.queries, tl.trans(keys), None, KIND)
+    keys = load_tile(block.key, 0, start, block.columns, KIND.head, KIND.width, KIND.columns, MASKED)
+    scores = product(block.query, tl.trans(keys), None, KIND)
     if MASKED:
         column = start + tl.arange(0, KIND.columns)
         seen = column < block.columns
@@ -308,7 +308,7 @@ def scores_of(block, start, KIND: tl.constexpr, MASKED: tl.constexpr):
 @triton.jit
 def _largest(block, plan, KIND: tl.constexpr):
     """The largest score of each query; those within each block of keys go to memory."""
-    tops, _, blocks, whole = plan
+    tops, blocks, whole = plan[0], plan[2], plan[3]
     top = tl.full([KIND.rows], -float("inf"), tl.float32)
     for MASKED in tl.static_range(2):
         for number in range(whole * MASKED, blocks if MASKED else whole):
@@ -373,7 +373,7 @@ def _point(y, a, b, c, d, none, scalars, KIND: tl.constexpr):
 @triton.jit
 def _solved(block, plan, top, none, scalars, KIND: tl.constexpr, TOLERANCE: tl.constexpr):
     """y of all queries, when the last step of each is at most the tolerance."""
-    q, r, _, _, power, _ = scalars
+    q, r, power = scalars[0], scalars[1], scalars[4]
     zero = tl.zeros([KIND.rows], tl.float32)
     low, high = equation.bracket(q, r, block.columns)
     low, high = zero + low, zero + high
@@ -409,7 +409,7 @@ def _outputs(block, loops, both, line, HAS_BASE: tl.constexpr, KIND: tl.constexp
             start = tl.load(chosen + place).to(tl.int32) * KIND.columns
             _, scores = scores_of(block, start, KIND, MASKED)
             values = load_tile(
-                block.values, 0, start, block.columns, KIND.value_head, KIND.value_width, KIND.columns, MASKED
+                block.value, 0, start, block.columns, KIND.value_head, KIND.value_width, KIND.columns, MASKED
             )
             u, w, base, _ = weights(scores, line, KIND)
             more = _sums_of(u, w, base, KIND)
