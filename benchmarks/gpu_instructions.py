@@ -67,8 +67,9 @@ def _layer(logits: torch.Tensor, orders: Any, slopes: str) -> None:
 
 def _attention(queries: torch.Tensor, orders: Any, slopes: str) -> None:
     query = queries.unsqueeze(0).unsqueeze(0)
-    solution = attention.forward(query, query, query, None, orders, 0.1, True, True)
-    attention.backward(solution, orders, query, True, slopes != "none")
+    problem = attention.Problem(query, query, query, None, orders, 0.1, True)
+    output, saved = attention.forward(problem, True)
+    attention.backward(problem, output, saved, query, True, slopes != "none")
 
 
 def _targets(logits: torch.Tensor) -> torch.Tensor:

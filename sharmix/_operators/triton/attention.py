@@ -4,6 +4,7 @@ Blocks of queries and keys, and what a kernel is compiled for, follow from shape
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,77 +32,65 @@ class Blocks(NamedTuple):
     stages: int
 
 
-class Solution(NamedTuple):
-    """The output, and what the backward pass needs."""
+class Problem(NamedTuple):
+    """activation(scale · Q Kᵀ) V for query [batch, heads, rows, head], and key and value, which may have fewer heads.
 
-    inputs: Inputs
-    output: Tensor
-    kept: Kept | None
-    lists: Lists
-    kind: Kind
-
-
-def forward(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, orders: Orders, scale: float, is_causal: bool, keeps: bool
-) -> Solution:
-    """activation(scale · Q Kᵀ) V, and if `keeps` is True what `backward` needs.
-
-    Args:
-        query, key, value: contiguous [batch, heads, rows, head], [batch, heads/group, columns, head] and alike.
-        mask: bool [batch, columns], True for the keys that take part; None: all.
-        orders: numbers, or tensors of one value or of one for each head.
-        scale: above 0.
+    All are contiguous. `mask` is bool [batch, keys], True for the keys that take part; None: all. Orders are numbers,
+    or tensors of one value or of one for each head. `scale` is above 0.
     """
-    (batch, heads, rows, head), (_, others, columns, value_head) = query.shape, value.shape
-    exact, device = query.dtype == torch.float32, query.device
-    blocks = _blocks_of(query, value)
-    width, value_width = _width(head), _width(value_head)
-    precision = "tf32x3" if exact else "tf32"
-    beta = solving.beta_of(orders[0])
-    kind = Kind(beta, is_causal, exact, precision, head, value_head, width, value_width, blocks.rows, blocks.columns)
-    down, across = triton.cdiv(rows, blocks.rows), triton.cdiv(columns, blocks.columns)
-    tiles = batch * heads * down
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    orders: Orders
+    scale: float
+    is_causal: bool
+
+
+def forward(problem: Problem, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
+    """The output, and if `keeps` is True the tensors that `backward` needs."""
+    inputs, kind, blocks = _prepared(problem)
+    query, value = problem.query, problem.value
+    batch, heads, rows, _ = query.shape
+    down, across = triton.cdiv(rows, kind.rows), triton.cdiv(inputs.columns, kind.columns)
+    tiles, device = batch * heads * down, query.device
     programs = min(tiles, max(1, _PROGRAMS * solving.multiprocessors(device)))
-    output, kept = value.new_empty(batch, heads, rows, value_head), None
+    output = value.new_empty(batch, heads, rows, kind.value_head)
+    kept, lists = None, Lists(_memory(query, torch.int16, programs, across), None, None)
     if keeps:
-        kept = Kept(torch.empty_like(output), _float32(query, 5, batch * heads, rows))
-    lists = Lists(
-        torch.empty((tiles if keeps else programs, across), dtype=torch.int16, device=device),
-        torch.empty((tiles, 2), dtype=torch.int32, device=device) if keeps else None,
-        torch.empty((tiles, across), dtype=torch.int8, device=device) if keeps else None,
-    )
-    bytes_of_mask = None if mask is None else mask.contiguous().view(torch.uint8)
-    inputs = Inputs(query, key, value, bytes_of_mask, scale, heads, heads // others, rows, columns)
-    tops = _float32(query, programs, across, blocks.rows)
-    warps = blocks.warps if exact or has_wgmma(device) else 8  # four spill registers on an A100
-    arguments = inputs, _orders(orders), output, kept, lists, tops, tiles
-    constants = {"KIND": kind, "TOLERANCE": _tolerance(kind, keeps)}
+        kept = Kept(torch.empty_like(output), _memory(query, torch.float32, 5, batch * heads, rows))
+        dtypes_and_lengths = (torch.int16, across), (torch.int32, 2), (torch.int8, across)
+        lists = Lists(*(_memory(query, dtype, tiles, length) for dtype, length in dtypes_and_lengths))
+    tops = _memory(query, torch.float32, programs, across, kind.rows)
+    warps = blocks.warps if kind.is_exact or has_wgmma(device) else 8  # four would spill registers
+    arguments = inputs, _orders(problem.orders), output, kept, lists, tops, tiles
+    options, constants = _options(blocks, warps), {"KIND": kind, "TOLERANCE": _tolerance(kind, keeps)}
     with torch.cuda.device_of(query):
-        launch(attention_forward, (programs,), arguments, _options(blocks, warps), **constants)
-    return Solution(inputs, output, kept, lists, kind)
+        launch(attention_forward, (programs,), arguments, options, **constants)
+    return output, () if kept is None else (*kept, *lists)
 
 
 def backward(
-    solution: Solution, orders: Orders, grad: Tensor, wants_keys: bool, wants_orders: bool
+    problem: Problem, output: Tensor, saved: Sequence[Tensor], grad: Tensor, wants_keys: bool, wants_orders: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """The gradients by query, key and value, and by q, r and T₀ of each head, [3, heads]."""
-    inputs, output, kept, lists, kind = solution
-    query, key, value = inputs[:3]
-    (batch, heads, rows, _), others = query.shape, key.shape[1]
+    inputs, kind, blocks = _prepared(problem)
+    kept, lists, query = Kept(*saved[:2]), Lists(*saved[2:]), problem.query
+    (batch, heads, rows, _), others = query.shape, problem.key.shape[1]
     down, across = triton.cdiv(rows, kind.rows), triton.cdiv(inputs.columns, kind.columns)
-    by_query, numbers = torch.empty_like(query), _float32(query, 7, batch * heads, rows)
-    by_orders = _float32(query, 3, batch, heads, rows) if wants_orders else None
+    by_query, numbers = torch.empty_like(query), _memory(query, torch.float32, 7, batch * heads, rows)
+    by_orders = _memory(query, torch.float32, 3, batch, heads, rows) if wants_orders else None
     by_key = by_value = None
-    blocks, grad = _blocks_of(query, value), grad.contiguous()
-    options = _options(blocks, blocks.warps)
+    orders, grad, options = _orders(problem.orders), grad.contiguous(), _options(blocks, blocks.warps)
+    arguments: tuple[Any, ...] = inputs, orders, Above(output, grad), kept, lists, by_query, numbers, by_orders
     with torch.cuda.device_of(query):
-        arguments: tuple[Any, ...] = inputs, _orders(orders), Above(output, grad), kept, lists, by_query, numbers
-        arguments = *arguments, by_orders, batch * heads
-        launch(queries_backward, (batch * heads * down,), arguments, options, KIND=kind)
+        grid = (batch * heads * down,)
+        launch(queries_backward, grid, (*arguments, batch * heads), options, KIND=kind)
         if wants_keys:
-            by_key, by_value = torch.empty_like(key), torch.empty_like(value)
-            columns = torch.empty((batch * heads, across, down), dtype=torch.int16, device=query.device)
-            arguments = inputs, _orders(orders), grad, lists, columns, by_key, by_value, numbers, batch * heads
+            by_key, by_value = torch.empty_like(problem.key), torch.empty_like(problem.value)
+            columns = _memory(query, torch.int16, batch * heads, across, down)
+            arguments = inputs, orders, grad, lists, columns, by_key, by_value, numbers, batch * heads
             constants = {"KIND": kind, "AT_ONCE": min(_AT_ONCE, kind.rows)}
             launch(keys_backward, (batch * others * across,), arguments, options, **constants)
     return by_query, by_key, by_value, None if by_orders is None else by_orders.sum((1, 3))
@@ -120,6 +109,19 @@ def _blocks_of(query: Tensor, value: Tensor) -> Blocks:
     return Blocks(64, 32, 8, 1) if query.dtype == torch.float32 and is_wide else Blocks(64, 64, 4, 2)
 
 
+def _prepared(problem: Problem) -> tuple[Inputs, Kind, Blocks]:
+    """What the kernels read and are compiled for."""
+    query, key, value, mask, orders, scale, is_causal = problem
+    (_, heads, rows, head), (_, others, columns, value_head) = query.shape, value.shape
+    blocks, is_exact = _blocks_of(query, value), query.dtype == torch.float32
+    seen = None if mask is None else mask.contiguous().view(torch.uint8)
+    inputs = Inputs(query, key, value, seen, scale, heads, heads // others, rows, columns)
+    widths = [max(16, triton.next_power_of_2(size)) for size in (head, value_head)]
+    sizes = head, value_head, *widths, blocks.rows, blocks.columns
+    precision = "tf32x3" if is_exact else "tf32"
+    return inputs, Kind(solving.beta_of(orders[0]), is_causal, is_exact, precision, *sizes), blocks
+
+
 def _tolerance(kind: Kind, keeps: bool) -> float:
     """The last step but one of y: with `keeps` the output is corrected for the step after it, else not."""
     if kind.is_exact:
@@ -129,22 +131,18 @@ def _tolerance(kind: Kind, keeps: bool) -> float:
 
 def _orders(orders: Orders) -> equation.Orders:
     """For kernels: numbers, or one value for all heads or for each."""
-    numbers = [0.0 if isinstance(order, Tensor) else order for order in orders]
+    q, r, temperature = (0.0 if isinstance(order, Tensor) else order for order in orders)
     heads = max(order.numel() if isinstance(order, Tensor) else 1 for order in orders)
     at = [order.reshape(-1).expand(heads).contiguous() if isinstance(order, Tensor) else None for order in orders]
-    return equation.Orders(*numbers, *at, int(heads > 1))
+    return equation.Orders(q, r, temperature, at[0], at[1], at[2], int(heads > 1))
 
 
 def _options(blocks: Blocks, warps: int) -> dict[str, int]:
     return {"num_warps": warps, "num_stages": blocks.stages}
 
 
-def _width(size: int) -> int:
-    return max(16, triton.next_power_of_2(size))
-
-
-def _float32(like: Tensor, *shape: int) -> Tensor:
-    return torch.empty(shape, dtype=torch.float32, device=like.device)
+def _memory(like: Tensor, dtype: torch.dtype, *shape: int) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 @functools.cache

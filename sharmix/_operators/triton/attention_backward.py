@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from sharmix._operators.triton import equation
 from sharmix._operators.triton.attention_forward import (
     Line,
     block_of,
@@ -173,10 +172,12 @@ def keys_backward(
         seen = seen & (tl.load(mask + key, mask=seen, other=0) != 0)
     by_key = tl.zeros([KIND.columns, KIND.width], tl.float32)
     by_value = tl.zeros([KIND.columns, KIND.value_width], tl.float32)
-    for member in range(0, inputs.group):
+    for member in range(inputs.group):
         head = other * inputs.group + member
         chosen = columns + (head * key_blocks + number) * query_blocks
-        count, masked = _list_queries(lists.used + head * query_blocks * key_blocks + number, chosen, inputs, start, KIND)
+        count, masked = _list_queries(
+            lists.used + head * query_blocks * key_blocks + number, chosen, inputs, start, KIND
+        )
         parts: tl.constexpr = KIND.rows // AT_ONCE
         loops = chosen, masked * parts, count * parts
         sums, of_head = (by_key, by_value), (numbers + head * inputs.rows, tl.cast(heads, tl.int64) * inputs.rows)

@@ -199,9 +199,7 @@ def load_tile(
 
 
 @triton.jit
-def store_tile(
-    matrix, head, start, rows, values, HEAD: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
-):
+def store_tile(matrix, head, start, rows, values, HEAD: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """Write [BLOCK, WIDTH] to the matrix [rows, HEAD] of a head."""
     row, place = start + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     at = matrix + head * rows * HEAD + row[:, None] * HEAD + place[None, :]
@@ -219,7 +217,7 @@ def product(a, b, total, KIND: tl.constexpr):
 @triton.jit
 def rounded(values, TYPE: tl.constexpr):
     """The values in a dtype."""
-    if _INTERPRETED and TYPE == tl.bfloat16:  # it would cut bits off
+    if _INTERPRETED and tl.bfloat16 == TYPE:  # it would cut bits off
         bits = values.to(tl.int32, bitcast=True)
         bits += 0x7FFF + ((bits >> 16) & 1)
         values = bits.to(tl.float32, bitcast=True)
@@ -230,10 +228,11 @@ def rounded(values, TYPE: tl.constexpr):
 def log_of(w, IS_EXACT: tl.constexpr):
     """log w; in half precision by one instruction, with an error of 2^−22."""
     if IS_EXACT or _INTERPRETED:
-        return tl.log(w)
+        found = tl.log(w)
     else:
         asm: tl.constexpr = "lg2.approx.ftz.f32 $0, $1;"
-        return tl.inline_asm_elementwise(asm, "=f,f", [w], dtype=tl.float32, is_pure=True, pack=1) * _LOG_2
+        found = tl.inline_asm_elementwise(asm, "=f,f", [w], dtype=tl.float32, is_pure=True, pack=1) * _LOG_2
+    return found
 
 
 @triton.jit
@@ -241,10 +240,11 @@ def _log1p(u, IS_EXACT: tl.constexpr):
     """For −1 < u ≤ 0, without a division: what 1 + u rounds away counts near u = 0 alone, where 1/(1 + u) is 1."""
     total = 1 + u
     if IS_EXACT:
-        return tl.log(total) + (u - (total - 1))
+        found = tl.log(total) + (u - (total - 1))
     else:
         near = u * (1 + u * (-1 / 2 + u * (1 / 3 + u * (-1 / 4 + u * (1 / 5)))))
-        return tl.where(u > -0.0625, near, log_of(total, IS_EXACT))
+        found = tl.where(u > -0.0625, near, log_of(total, IS_EXACT))
+    return found
 
 
 @triton.jit
@@ -253,11 +253,10 @@ def line_of(y, top, scalars, KIND: tl.constexpr):
 
     That takes an instruction less for each score.
     """
-    slope = equation.scale_at(y, scalars[3]) * scalars[5]
-    if KIND.is_exact or KIND.beta == 0:
-        return slope, top
-    else:
-        return slope, 1 - top * slope
+    slope, offset = equation.scale_at(y, scalars[3]) * scalars[5], top
+    if not KIND.is_exact and KIND.beta != 0:
+        offset = 1 - top * slope
+    return slope, offset
 
 
 @triton.jit
@@ -347,13 +346,13 @@ def _list_blocks(plan, bound, used, KIND: tl.constexpr):
 
 @triton.jit
 def _sums_of(u, w, base, KIND: tl.constexpr):
-    """n₀, n₁, n₂ and nothing; where β is not known, the four sums of `equation.terms`, which lose no digits near u = 0."""
+    """n₀, n₁, n₂ and nothing; where β is not known, the sums of `equation.terms`, which lose no digits near u = 0."""
     if KIND.beta == 0:
         part = base * u
-        return tl.sum(base * w, 1), tl.sum(part, 1), tl.sum(part * u, 1), tl.sum(part * w, 1)
+        sums = tl.sum(base * w, 1), tl.sum(part, 1), tl.sum(part * u, 1), tl.sum(part * w, 1)
     else:
-        zero = tl.zeros([KIND.rows], tl.float32)
-        return tl.sum(base, 1), tl.sum(base * w, 1), tl.sum(base * w * w, 1), zero
+        sums = tl.sum(base, 1), tl.sum(base * w, 1), tl.sum(base * w * w, 1), tl.zeros([KIND.rows], tl.float32)
+    return sums
 
 
 @triton.jit
