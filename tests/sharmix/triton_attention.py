@@ -4,7 +4,6 @@ Triton reads `TRITON_INTERPRET` when it is imported, so `test_triton.py` runs th
 `TRITON_INTERPRET=1 python -m pytest tests/sharmix/triton_attention.py`.
 """
 
-import itertools
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import torch
 import sharmix
 from sharmix import _attention_in_kernels, _learned_range
 from sharmix._operators.triton import attention
-from tests.sharmix.cases import for_every
+from tests.sharmix.cases import every_case
 from tests.sharmix.interpreter import INTERPRETED, patch_the_language_once_a_launch  # noqa: F401 (a fixture)
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -23,6 +22,9 @@ LONG = 70 if INTERPRETED else 1000  # queries and keys; no multiple of a block
 GOAL, GOAL_OF_ORDERS = 1e-5, 5e-5
 RATIO = 1.3  # of errors in half precision, to those of softmax attention
 pytestmark = pytest.mark.filterwarnings("ignore")  # the interpreter's own, on NaN and on NumPy's scalars
+
+
+in_the_interpreter = pytest.mark.skipif(not INTERPRETED, reason="on a GPU these would be compiled for a minute")
 
 
 class Case(NamedTuple):
@@ -118,7 +120,7 @@ def error_of(found, true):
     return ((found.cpu().double() - true).abs().max() / true.abs().max().clamp_min(1)).item()
 
 
-@for_every(problem=CASES)
+@pytest.mark.parametrize("problem", CASES.values(), ids=CASES)
 def test_output_and_gradients(calls, problem):
     act = activation(problem)
     leaves, above, options = inputs(problem)
@@ -147,3 +149,142 @@ def test_half_precision_beside_softmax_attention(calls, dtype):
 
     ratios = [mine / theirs for mine, theirs in zip(errors(found, act), errors(softmax, None), strict=True)]
     assert max(ratios) <= RATIO, ratios
+
+
+@in_the_interpreter
+def test_heads_and_batches_broadcast(calls):
+    numbers = torch.randn(2, 2, 6, 8, generator=torch.Generator().manual_seed(0))
+    per_head = torch.linspace(1.2, 1.9, 2).view(2, 1, 1)
+    mask = torch.arange(6) < torch.tensor([4, 0]).view(2, 1, 1, 1)
+    with every_case() as case:
+        for name, query, key, options in (
+            ("grouped heads", numbers, numbers[:, :1], {"enable_gqa": True}),
+            ("one head, broadcast", numbers, numbers[:, :1], {"is_causal": True}),
+            ("queries of one head", numbers[:, :1], numbers, {}),
+            ("no batch", numbers, numbers[0], {}),
+            ("one example", numbers[:1], numbers, {"attn_mask": mask[:1, 0]}),
+            ("three dimensions", numbers[0], numbers[1], {"attn_mask": mask[0, 0]}),
+            ("two dimensions", numbers[0, 0], numbers[1, 0], {"scale": 0.3}),
+            ("not contiguous", numbers.mT, numbers.mT, {"masked_rows": "nan"}),
+            ("nothing is seen", numbers, numbers, {"attn_mask": mask, "masked_rows": "nan"}),
+            ("a longer scale", numbers, numbers, {"length_scale": sharmix.LogLengthScale(2), "is_causal": True}),
+        ):
+            with case(name=name):
+                calls.clear()
+                act = sharmix.Entmax(alpha=per_head if max(query.dim(), key.dim()) > 2 else 1.5, learned=True)
+                found = sharmix.attention(query, key, key, act, **options)
+                true = sharmix.attention(query.double(), key.double(), key.double(), act, **options)
+                assert len(calls) == 1
+                torch.testing.assert_close(found.double(), true, rtol=0, atol=GOAL, equal_nan=True)
+
+
+@in_the_interpreter
+def test_a_score_that_is_not_finite_makes_nan_of_queries_that_see_it():
+    query, key = torch.randn(2, 1, 40, 8, generator=torch.Generator().manual_seed(0)).unbind()
+    for value in (torch.nan, torch.inf):
+        changed, wrong = key.clone(), query.clone()
+        changed[0, 20, 3], wrong[0, 5, 2] = value, value
+        for orders in ((1.25, 1.5), (1.3, 1.6)):
+            act = sharmix.SharMiX(*orders)
+            for given in ((query, changed, key), (wrong, key, key)):
+                output = sharmix.attention(*given, act, is_causal=True)
+                true = sharmix.attention(*(one.double() for one in given), act, is_causal=True)
+                assert torch.equal(output.isnan(), true.isnan())
+                assert true.isnan().any()
+
+
+@in_the_interpreter
+def test_a_learned_order_out_of_range_makes_nan_of_its_head():
+    numbers = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(0))
+    act = sharmix.SharMiX(q=torch.full((3, 1, 1), 1.3), r=1.6, learned=["q"])
+    for value in (2.5, torch.nan, 0.5):
+        act.q.data[1] = value
+        output = sharmix.attention(numbers, numbers, numbers, act)
+        assert output[1].isnan().all()
+        assert output[[0, 2]].isfinite().all()
+
+
+@in_the_interpreter
+def test_autocast(calls):
+    numbers = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = sharmix.attention(numbers, numbers, numbers, "entmax", length_scale=sharmix.LogLengthScale(2))
+    assert len(calls) == 1
+    assert found.dtype == torch.bfloat16
+    true = sharmix.attention(*[numbers.double()] * 3, "entmax", length_scale=sharmix.LogLengthScale(2))
+    torch.testing.assert_close(found.double(), true.double(), rtol=0, atol=3e-2)
+
+
+@in_the_interpreter
+def test_second_derivatives_are_those_of_all_scores(calls):
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randn(4, 2, 5, 8, generator=generator)
+    mask = torch.arange(5) < torch.tensor([4]).view(1, 1, 1)
+    for options in ({"is_causal": True}, {"attn_mask": mask}):
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            act = sharmix.SharMiX(q=torch.full((2, 1, 1), 1.3), r=1.6, learned=["q", "temperature"]).to(dtype)
+            query, key, value, above = (one.to(dtype).clone().requires_grad_() for one in numbers)
+            leaves = [query, key[:1], value[:1], *act.parameters()]
+            output = sharmix.attention(*leaves[:3], act, **options)
+            first = torch.autograd.grad(output, leaves, above, create_graph=True)
+            total = sum((one * one).sum() for one in first)
+            found.append(torch.autograd.grad(total, [*leaves, above]))
+        assert len(calls) == 1
+        calls.clear()
+        for mine, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(mine.double(), theirs, rtol=1e-3, atol=1e-3)
+
+
+@in_the_interpreter
+def test_only_what_is_wanted_is_computed(monkeypatch):
+    numbers, launched, launch = torch.randn(2, 6, 8), [], attention.launch
+    monkeypatch.setattr(
+        attention,
+        "launch",
+        lambda kernel, *given, **of: launched.append(kernel.__name__) or launch(kernel, *given, **of),
+    )
+    query, key = numbers.clone().requires_grad_(), numbers.clone().requires_grad_()
+    torch.autograd.grad(sharmix.attention(query, numbers, numbers, "entmax").sum(), query)
+    torch.autograd.grad(sharmix.attention(numbers, key, numbers, "entmax").sum(), key)
+    with torch.no_grad():
+        sharmix.attention(query, key, numbers, "entmax")
+    names = "attention_forward", "queries_backward", "keys_backward"
+    assert launched == [*names[:2], *names, names[0]]
+
+
+@in_the_interpreter
+def test_what_the_kernels_do_not_take_goes_another_way(calls):
+    numbers, per_head = torch.randn(2, 6, 8), torch.full((2, 1, 1), 1.5)
+    for act in (
+        "softmax",
+        sharmix.AlphaReLU(tau=0.1),
+        sharmix.Entmax(alpha=1.0),
+        sharmix.Entmax(alpha=2.5),
+        sharmix.Entmax(alpha=per_head),  # whose values the host does not know
+        sharmix.Entmax(alpha=per_head.expand(2, 6, 1), learned=True),
+        sharmix.SharMiX(1.75, 1.25),
+        sharmix.SharMiX(1.5, 3.5),
+        lambda scores: sharmix.entmax(scores, alpha=1.5),
+    ):
+        sharmix.attention(numbers, numbers, numbers, act)
+    sharmix.attention(*[numbers.double()] * 3, "entmax")
+    for options in (
+        {"attn_mask": torch.ones(6, 6, dtype=torch.bool)},
+        {"attn_mask": torch.ones(2, 1, 6, dtype=torch.bool)},
+        {"attn_mask": torch.zeros(1, 6)},
+        {"dropout_p": 0.5},
+        {"scale": -1.0},
+    ):
+        sharmix.attention(numbers, numbers, numbers, "entmax", **options)
+    wide = torch.randn(2, 6, 129)
+    sharmix.attention(wide, wide, wide, "entmax")
+    sharmix.attention(*[numbers.bfloat16()] * 3, "entmax", length_scale=sharmix.LogLengthScale(2))
+    assert not calls
+    learned = sharmix.SharMiX(learned=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(_learned_range.RANGES, "r", _learned_range.ORDERS)
+        sharmix.attention(numbers, numbers, numbers, learned)
+    assert not calls
+    sharmix.attention(numbers, numbers, numbers, learned)
+    assert calls

@@ -19,7 +19,7 @@ from sharmix._operators.triton.launch import launch
 
 _PROGRAMS = 2  # of the forward pass on a multiprocessor at the same time
 _AT_ONCE = 32  # queries of `keys_backward`: 64 spill registers
-_SHARED = {2: 100, 4: 168}  # KiB of memory that a program shares, by the bytes of a number
+_SHARED = {2: 96, 4: 160}  # KiB of memory that a program shares, by the bytes of a number
 MOST_HEAD = 128  # the size of a head
 
 

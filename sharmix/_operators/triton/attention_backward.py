@@ -27,7 +27,7 @@ from sharmix._operators.triton.attention_forward import (
     store_tile,
     weights,
 )
-from sharmix._operators.triton.elementary import log1p
+from sharmix._operators.triton.elementary import log1p, sum_of_four
 
 
 class Above(NamedTuple):
@@ -143,8 +143,8 @@ def _over_keys(block, loops, line, factors, HAS_ORDERS: tl.constexpr, KIND: tl.c
                 else:
                     log_w, over = log_of(tl.where(w > 0, w, 1.0), KIND.is_exact), w - factors.ratio
                 part, centred = base * w * log_w, by_p - factors.centre
-                h, both = h + tl.sum(part, 1), both + tl.sum(part * over, 1)
-                along, excess = along + tl.sum(part * centred, 1), excess + tl.sum(base * over * centred, 1)
+                more = sum_of_four(part, part * over, part * centred, base * over * centred, 1)
+                h, both, along, excess = h + more[0], both + more[1], along + more[2], excess + more[3]
     return by_query, h, both, along, excess
 
 

@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 
 from sharmix._operators.triton import equation
-from sharmix._operators.triton.elementary import largest_of_rows
+from sharmix._operators.triton.elementary import largest_of_rows, sum_of_four
 
 _INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 _ROUNDING = tl.constexpr(2e-6)  # of r = 2 − 1/q in float32
@@ -143,6 +143,7 @@ def attention_forward(inputs, orders, output, kept, lists, tops, tiles, KIND: tl
         both = tl.zeros([KIND.rows, KIND.value_width], tl.float32)
         line, loops = Line(slope[:, None], offset[:, None], 1.0, 0.0, scalars[4]), (chosen, unmasked, count)
         a, b, c, d, by_p, by_base = _outputs(block, loops, both, line, kept is not None, KIND)
+        scalars = scalars_of(inputs, orders, head)  # again, so that the loops before hold none of them in registers
         less, total, power_u, _, step = _point(y, a, b, c, d, none, scalars, KIND)
         if kept is not None:
             delta = scalars[3]
@@ -349,7 +350,7 @@ def _sums_of(u, w, base, KIND: tl.constexpr):
     """n₀, n₁, n₂ and nothing; where β is not known, the sums of `equation.terms`, which lose no digits near u = 0."""
     if KIND.beta == 0:
         part = base * u
-        sums = tl.sum(base * w, 1), tl.sum(part, 1), tl.sum(part * u, 1), tl.sum(part * w, 1)
+        sums = sum_of_four(base * w, part, part * u, part * w, 1)
     else:
         sums = tl.sum(base, 1), tl.sum(base * w, 1), tl.sum(base * w * w, 1), tl.zeros([KIND.rows], tl.float32)
     return sums

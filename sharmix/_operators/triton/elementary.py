@@ -74,11 +74,11 @@ def _add_four(a, b, c, d, e, f, g, h):
 
 
 @triton.jit
-def sum_of_four(a, b, c, d):
+def sum_of_four(a, b, c, d, AXIS: tl.constexpr = 0):
     if _IN_ONE:
-        a, b, c, d = tl.reduce((a, b, c, d), 0, _add_four)
+        a, b, c, d = tl.reduce((a, b, c, d), AXIS, _add_four)
     else:
-        a, b, c, d = tl.sum(a, 0), tl.sum(b, 0), tl.sum(c, 0), tl.sum(d, 0)
+        a, b, c, d = tl.sum(a, AXIS), tl.sum(b, AXIS), tl.sum(c, AXIS), tl.sum(d, AXIS)
     return a, b, c, d
 
 
