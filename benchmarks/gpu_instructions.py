@@ -21,7 +21,7 @@ from triton.backends.compiler import GPUTarget
 
 from benchmarks.instructions import LIMIT, ROOT, TOLERANCE, origin
 from experiments.files import write_atomically
-from sharmix._operators.triton import implementation, layer, solving
+from sharmix._operators.triton import attention, implementation, layer, solving
 from sharmix._operators.triton.launch import FUSION
 
 RECORD = ROOT / "results/benchmarks/gpu_instructions.yaml"
@@ -65,11 +65,24 @@ def _layer(logits: torch.Tensor, orders: Any, slopes: str) -> None:
         layer.layer_loss([(slice(0, len(logits)), logits)], problem, weight)
 
 
+def _attention(queries: torch.Tensor, orders: Any, slopes: str) -> None:
+    query = queries.unsqueeze(0).unsqueeze(0)
+    problem = attention.Problem(query, query, query, None, orders, 0.1, True)
+    output, saved = attention.forward(problem, True)
+    attention.backward(problem, output, saved, query, True, slopes != "none")
+
+
 def _targets(logits: torch.Tensor) -> torch.Tensor:
     return logits.new_empty(len(logits), dtype=torch.int64)
 
 
-CALLS = {"map": _map, "loss": _loss, "loss backward": _loss_backward, "layer": _layer}
+CALLS = {
+    "map": _map,
+    "loss": _loss,
+    "loss backward": _loss_backward,
+    "layer": _layer,
+    "attention": _attention,  # of one head, whose size stands in the place of the classes
+}
 # sm_80 and sm_90 compile the same code: of both the main cases, of sm_90 all
 MAIN: list[Case] = [
     *[("loss", shape, "float32", "β = 4") for shape in (SHORT, LONG, IN_BLOCKS, TOGETHER)],

@@ -1,6 +1,6 @@
 """Attention with the weights of any activation, and a scale of its scores that grows with the number of keys."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from math import prod
 from typing import Any, get_args
@@ -12,6 +12,7 @@ from torch.nn.functional import dropout
 from sharmix._activation import Activation
 from sharmix._arguments import widened
 from sharmix._attention_in_blocks import attention_in_blocks, can_be_in_blocks
+from sharmix._attention_in_kernels import attention_in_kernels, can_be_in_kernels
 from sharmix._caller import current_caller
 from sharmix._learned_range import learned_names
 from sharmix._private_torch import is_plain_tensor
@@ -45,7 +46,7 @@ def attention(
 
     It has the arguments of `torch.nn.functional.scaled_dot_product_attention`, and with `softmax` the same results.
     Where all scores would take more than 8 MiB they are computed a block of queries at a time, and again in the
-    backward pass.
+    backward pass. On CUDA kernels that store no score take most activations of the Sharma–Mittal family.
 
     Args:
         query: [..., L, E], floating point.
@@ -104,13 +105,17 @@ def attend(
     if not 0 <= dropout_p <= 1:
         raise ValueError(f"dropout_p={dropout_p!r} is not allowed; it must be between 0 and 1")
     _check(query, key, value, attn_mask, is_causal, enable_gqa, masked_rows)
+    filling = 0.0 if masked_rows == "zeros" else torch.nan
+    factor = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
+    if not need_weights and not dropout_p and can_be_in_kernels(query, weigh):
+        output = _in_kernels(query, key, value, weigh, attn_mask, is_causal, factor, length_scale, filling)
+        if output is not None:
+            return output, None
     if enable_gqa:
         key, value = (heads.repeat_interleave(query.shape[-3] // heads.shape[-3], -3) for heads in (key, value))
-    factor = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     scaled, key = widened(query) * factor, widened(key)
     if length_scale is not None:
         scaled = scaled * length_scale(_number_of_keys(attn_mask, is_causal, scaled, key))
-    filling = 0.0 if masked_rows == "zeros" else torch.nan
     if not need_weights and _takes_blocks(weigh, scaled, key, value, attn_mask):
         return _in_blocks(scaled, key, value, weigh, attn_mask, dropout_p, is_causal, filling), None
     if is_causal:
@@ -215,6 +220,31 @@ def _takes_blocks(weigh: Callable[[Tensor], Tensor], query: Tensor, key: Tensor,
     return all(map(is_plain_tensor, (query, key, value))) and can_be_in_blocks(weigh, leading, rows)
 
 
+def _in_kernels(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    activation: Any,
+    mask: Tensor | None,
+    is_causal: bool,
+    factor: float,
+    length_scale: LengthScale | None,
+    filling: float,
+) -> Tensor | None:
+    """The output of the CUDA kernels, or None where they do not take the call."""
+    leading = _broadcast(query, key, value, mask)
+    if not can_be_in_blocks(activation, leading, query.shape[-2]):
+        return None
+    if length_scale is not None:  # without autocast queries of half precision then stay in float32, for no kernel
+        query = widened(query)
+        query = query * length_scale(_number_of_keys(mask, is_causal, query, key))
+    query, key, value = _autocast(query, key, value)
+    output = attention_in_kernels(query, key, value, activation, mask, is_causal, factor, leading)
+    if output is None or mask is None or filling == 0:
+        return output
+    return output.masked_fill(~_allowed(mask, key).any(-1, keepdim=True), filling)
+
+
 def _in_blocks(
     query: Tensor,
     key: Tensor,
@@ -225,13 +255,20 @@ def _in_blocks(
     is_causal: bool,
     filling: float,
 ) -> Tensor:
-    leading, device = _broadcast(query, key, value, mask), query.device.type
-    if torch.is_autocast_enabled(device):
-        half = torch.get_autocast_dtype(device)
-        query, key, value = (part if part.dtype == torch.float64 else part.to(half) for part in (query, key, value))
-    with torch.autocast(device, enabled=False):
+    leading = _broadcast(query, key, value, mask)
+    query, key, value = _autocast(query, key, value)
+    with torch.autocast(query.device.type, enabled=False):
         output, blind = attention_in_blocks(query, key, value, activation, mask, dropout_p, is_causal, leading)
     return output if mask is None else output.masked_fill(blind, filling)
+
+
+def _autocast(*tensors: Tensor) -> Iterable[Tensor]:
+    """The tensors in autocast's dtype, if it is enabled, but for those of float64."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    half = torch.get_autocast_dtype(device)
+    return [part if part.dtype == torch.float64 else part.to(half) for part in tensors]
 
 
 def _broadcast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ def interpreted(*command):
     )
 
 
-@pytest.mark.parametrize("name", ["triton_kernels", "triton_rows_in_float64", "triton_layer"])
+@pytest.mark.parametrize("name", ["triton_kernels", "triton_rows_in_float64", "triton_layer", "triton_attention"])
 def test_kernels_agree_with_float64(name):
     done = interpreted("pytest", "-q", "-p", "no:cacheprovider", f"tests/sharmix/{name}.py")
     assert done.returncode == 0, done.stdout[-3000:]

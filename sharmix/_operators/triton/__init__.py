@@ -3,6 +3,7 @@
 `equation` is what all kernels share. `rows` solve a whole row each, `lanes` the largest logits of a sparse row, and
 several programs solve a row `together`. `solving` chooses between them, by shape and dtype alone. `layer`
 computes an output layer with its loss, by `lists` of errors and `products`; its `supports` tell what is fast.
+`attention` launches `attention_forward` and `attention_backward`, which solve rows that nobody stores.
 
 - A **smooth** row is one for whose orders float32 is enough (`equation.is_smooth`). **Rough** rows, all others, are
   solved in float64 (`rows_in_float64`).

@@ -74,11 +74,11 @@ def _add_four(a, b, c, d, e, f, g, h):
 
 
 @triton.jit
-def sum_of_four(a, b, c, d):
+def sum_of_four(a, b, c, d, AXIS: tl.constexpr = 0):
     if _IN_ONE:
-        a, b, c, d = tl.reduce((a, b, c, d), 0, _add_four)
+        a, b, c, d = tl.reduce((a, b, c, d), AXIS, _add_four)
     else:
-        a, b, c, d = tl.sum(a, 0), tl.sum(b, 0), tl.sum(c, 0), tl.sum(d, 0)
+        a, b, c, d = tl.sum(a, AXIS), tl.sum(b, AXIS), tl.sum(c, AXIS), tl.sum(d, AXIS)
     return a, b, c, d
 
 
@@ -96,3 +96,18 @@ def largest_of(values):
     else:
         top, doubt = tl.max(tl.where(values != values, 0.0, values), 0), tl.max(doubt, 0)
     return tl.where(doubt > 0, float("nan"), top)
+
+
+@triton.jit
+def _larger_or_nan(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def largest_of_rows(values):
+    """The largest value of each row of a matrix; NaN if there is a NaN."""
+    if _IN_ONE:
+        top = tl.reduce(values, 1, _larger_or_nan)
+    else:
+        top = tl.where(tl.max((values != values).to(tl.int32), 1) > 0, float("nan"), tl.max(values, 1))
+    return top

@@ -137,7 +137,7 @@ def probabilities(x, scale, total, power, BETA: tl.constexpr):
 
 
 @triton.jit
-def _point(y, q, r, delta, total, base_u, base_uu, power_u):
+def point(y, q, r, delta, total, base_u, base_uu, power_u):
     """R_q, δ E_p[x/s], ∂R_q/∂y, the residual and Newton's step, at y."""
     mean = power_u / total
     log_total = tl.log(total)
@@ -179,7 +179,7 @@ def solve(data, q, r, temperature, delta, power, classes, SUMS: tl.constexpr, BE
         if steps > 0:
             low, high, y = following(y, step, residual, low, high, steps)
         total, base_u, base_uu, power_u = SUMS(data, scale_at(y, delta), power, steps, BETA)
-        renyi, mean, renyi_slope, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
+        renyi, mean, renyi_slope, residual, step = point(y, q, r, delta, total, base_u, base_uu, power_u)
         steps += 1
     linear = mean / delta * tl.exp(y)
     conjugate = tl.maximum(linear + renyi * expm1_ratio((1 - r) * renyi) / q, 0.0) * temperature
