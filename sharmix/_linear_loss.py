@@ -228,16 +228,21 @@ class _LinearLoss(torch.autograd.Function):
         count, *gradients = ctx.saved_tensors
         grad = grad / count.clamp_min(1)  # the gradients over no rows are 0
         by_layer = [
-            _times(part, grad).to(dtype) if want and part is not None else None
+            _times(part, grad, dtype) if want and part is not None else None
             for part, dtype, want in zip(gradients[:3], ctx.dtypes, ctx.needs_input_grad[4:7], strict=True)
         ]
         by_parameters = [part * grad for part in gradients[3:]]
         return *[None] * 4, *by_layer, *by_parameters
 
 
-def _times(gradient: Tensor, factor: Tensor) -> Tensor:
-    """gradient · factor, in place if no other backward pass needs the gradient, which is as large as the layer."""
-    if not keeps_graph():
-        with suppress(RuntimeError):  # a batch of factors, under torch.autograd.grad(is_grads_batched=True)
-            return gradient.mul_(factor)
-    return gradient * factor
+def _times(gradient: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:
+    """gradient · factor in a dtype, which reads the gradient once: it is as large as the layer.
+
+    In place, if the dtype is the same and no other backward pass needs the gradient.
+    """
+    with suppress(RuntimeError):  # a batch of factors, under torch.autograd.grad(is_grads_batched=True)
+        if gradient.dtype != dtype and not gradient.is_sparse:
+            return torch.mul(gradient, factor, out=torch.empty_like(gradient, dtype=dtype))
+        if not keeps_graph():
+            return gradient.mul_(factor).to(dtype)
+    return (gradient * factor).to(dtype)

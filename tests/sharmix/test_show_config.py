@@ -82,7 +82,7 @@ def test_cuda(printed, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     assert sharmix.backend("cuda") == "torch"
-    status = "status: experimental: tested by Triton's interpreter, not yet on a GPU"
+    status = "status: experimental: tested on an H100 and an H200; attention's kernels by Triton's interpreter alone"
     assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: torch finds no CUDA device"]
     monkeypatch.setattr(torch.version, "cuda", None)
     assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: this torch is built without CUDA"]
