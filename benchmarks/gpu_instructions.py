@@ -36,10 +36,12 @@ ORDERS = {
 }
 # rows, classes: in registers; by lanes and in registers; in blocks; together
 SHORT, LONG, IN_BLOCKS, TOGETHER = (4096, 2048), (4096, 32000), (4096, 300032), (8, 262144)
+WIDE, NARROW = (8192, 128), (8192, 64)  # of attention: queries or keys, and the size of a head
 _LOOPS = 3  # that are recorded: the longest
+_LOOPS_OF_ATTENTION = 10  # all: the loops over keys are within two others
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(@\S+)?\s*(\S+)([^;\n]*);")  # address, condition, name
 
-Case = tuple[str, tuple[int, int], str, str]  # the call, the shape of the logits, their dtype, the orders
+Case = tuple[str, tuple[int, int], str, str]  # the call, the shape of the logits or queries, their dtype, the orders
 
 
 def _map(logits: torch.Tensor, orders: Any, slopes: str) -> None:
@@ -81,7 +83,7 @@ CALLS = {
     "loss": _loss,
     "loss backward": _loss_backward,
     "layer": _layer,
-    "attention": _attention,  # of one head, whose size stands in the place of the classes
+    "attention": _attention,
 }
 # sm_80 and sm_90 compile the same code: of both the main cases, of sm_90 all
 MAIN: list[Case] = [
@@ -90,6 +92,7 @@ MAIN: list[Case] = [
     ("loss", LONG, "float32", "any β"),
     ("loss backward", LONG, "float32", "β = 4"),
     ("layer", LONG, "bfloat16", "β = 4"),
+    ("attention", WIDE, "bfloat16", "β = 4"),
 ]
 QUICK = MAIN[:2]
 CASES: dict[int, list[Case]] = {
@@ -106,6 +109,9 @@ CASES: dict[int, list[Case]] = {
         ("layer", LONG, "float32", "learned"),
         ("loss", SHORT, "float32", "learned"),
         *[(call, SHORT, "float32", "not concave") for call in ("map", "loss")],
+        ("attention", NARROW, "bfloat16", "β = 4"),
+        *[("attention", shape, "bfloat16", "any β") for shape in (WIDE, NARROW)],
+        ("attention", WIDE, "bfloat16", "learned"),
     ],
 }
 
@@ -122,16 +128,20 @@ class _Driver:
 def count(arch: int, cases: Iterable[Case]) -> dict[str, dict[str, Any]]:
     """The counts of every kernel that the cases launch, by kernel, block and warps, and the first case."""
     found, seen = {}, set()
-    with mock.patch.object(triton.runtime.driver, "_active", _Driver(arch)):
+    driver = mock.patch.object(triton.runtime.driver, "_active", _Driver(arch))
+    with driver, mock.patch.object(attention, "has_wgmma", return_value=arch >= 90):
         for case in cases:
             call, (_, classes), dtype, orders = case
+            of = f"heads of {classes}" if call == "attention" else f"{classes} classes"
             for kernel, arguments, options, constants in _launches(*case):
                 compiled = kernel.warmup(*arguments, *constants.values(), grid=(1, 1, 1), **FUSION, **options)
                 if compiled.hash not in seen:
                     wide = " in float64" if "fp64" in str(constants.get("TYPE")) else ""
-                    block = " × ".join(str(constants[name]) for name in ("BLOCK", "M", "N", "K") if name in constants)
+                    sizes = [constants[name] for name in ("BLOCK", "M", "N", "K") if name in constants]
+                    block = " × ".join(map(str, sizes or constants["KIND"][-2:]))
                     name = f"{kernel.__name__}{wide} {block}/{options['num_warps']}"
-                    found[f"{name}, {call} of {classes} classes, {dtype}, {orders}"] = counts_of(compiled.asm["cubin"])
+                    loops = _LOOPS_OF_ATTENTION if call == "attention" else _LOOPS
+                    found[f"{name}, {call} of {of}, {dtype}, {orders}"] = counts_of(compiled.asm["cubin"], loops)
                 seen.add(compiled.hash)
     return found
 
@@ -144,7 +154,7 @@ def _launches(call: str, shape: tuple[int, int], dtype: str, orders: str) -> lis
         launches.append((kernel, arguments, options, constants))
 
     with contextlib.ExitStack() as patches:
-        for module in (implementation, solving, layer):
+        for module in (attention, implementation, solving, layer):
             patches.enter_context(mock.patch.object(module, "launch", launch))
         patches.enter_context(mock.patch.object(solving, "multiprocessors", return_value=132))
         logits = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
@@ -152,7 +162,7 @@ def _launches(call: str, shape: tuple[int, int], dtype: str, orders: str) -> lis
     return launches
 
 
-def counts_of(cubin: bytes) -> dict[str, Any]:
+def counts_of(cubin: bytes, most: int = _LOOPS) -> dict[str, Any]:
     """Of a thread: registers, bytes of stack, instructions by kind, and those of the longest loops, with spills."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -163,7 +173,7 @@ def counts_of(cubin: bytes) -> dict[str, Any]:
     code = _INSTRUCTION.findall(printed)
     names = [name for _, _, name, _ in code]
     loads = [name for name in names if name.startswith("LDG")]
-    loops = sorted(([names[place] for place in loop] for loop in _loops_of(code)), key=len)[: -_LOOPS - 1 : -1]
+    loops = sorted(([names[place] for place in loop] for loop in _loops_of(code)), key=len)[: -most - 1 : -1]
     return {
         "registers": int(registers),
         "stack": int(stack),

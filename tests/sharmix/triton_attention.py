@@ -1,4 +1,4 @@
-"""Attention by the CUDA kernels: compiled, on a GPU, as `make gpu` runs this file; or by Triton's interpreter.
+"""Attention by the CUDA kernels: compiled, where there is a GPU; or on the CPU, by Triton's interpreter.
 
 Triton reads `TRITON_INTERPRET` when it is imported, so `test_triton.py` runs this file in a process of its own:
 `TRITON_INTERPRET=1 python -m pytest tests/sharmix/triton_attention.py`.

@@ -119,7 +119,8 @@ def _prepared(problem: Problem) -> tuple[Inputs, Kind, Blocks]:
     widths = [max(16, triton.next_power_of_2(size)) for size in (head, value_head)]
     sizes = head, value_head, *widths, blocks.rows, blocks.columns
     precision = "tf32x3" if is_exact else "tf32"
-    return inputs, Kind(solving.beta_of(orders[0]), is_causal, is_exact, precision, *sizes), blocks
+    kind = Kind(solving.beta_of(orders[0]), is_causal, mask is not None, is_exact, precision, *sizes)
+    return inputs, kind, blocks
 
 
 def _tolerance(kind: Kind, keeps: bool) -> float:

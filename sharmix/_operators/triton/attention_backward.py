@@ -124,8 +124,8 @@ def _load(matrix, head, start, inputs, KIND: tl.constexpr):
 def _over_keys(block, loops, line, factors, HAS_ORDERS: tl.constexpr, KIND: tl.constexpr):
     """Σ dz K; and for the orders (q − 1) Σ p log p, and that of p log p (p^(q−1) − 1/A), of p log p (dp − d), and X."""
     chosen, unmasked, count = loops
-    zero = tl.zeros([KIND.rows], tl.float32)
-    by_query, h, both, along, excess = tl.zeros([KIND.rows, KIND.width], tl.float32), zero, zero, zero, zero
+    zero = tl.full([KIND.rows], 0, tl.float32)
+    by_query, h, both, along, excess = tl.full([KIND.rows, KIND.width], 0, tl.float32), zero, zero, zero, zero
     for MASKED in tl.static_range(2):
         for place in range(unmasked * MASKED, count if MASKED else unmasked):
             start = tl.load(chosen + place).to(tl.int32) * KIND.columns
@@ -167,11 +167,11 @@ def keys_backward(
         inputs.value, first, start, inputs.columns, KIND.value_head, KIND.value_width, KIND.columns, True
     )
     seen = key < inputs.columns
-    if inputs.mask is not None:
+    if KIND.has_mask:
         mask = inputs.mask + other * inputs.group // inputs.heads * inputs.columns
         seen = seen & (tl.load(mask + key, mask=seen, other=0) != 0)
-    by_key = tl.zeros([KIND.columns, KIND.width], tl.float32)
-    by_value = tl.zeros([KIND.columns, KIND.value_width], tl.float32)
+    by_key = tl.full([KIND.columns, KIND.width], 0, tl.float32)
+    by_value = tl.full([KIND.columns, KIND.value_width], 0, tl.float32)
     for member in range(inputs.group):
         head = other * inputs.group + member
         chosen = columns + (head * key_blocks + number) * query_blocks

@@ -57,6 +57,7 @@ class Kind(NamedTuple):
 
     beta: int
     is_causal: bool
+    has_mask: bool
     is_exact: bool
     precision: str
     head: int
@@ -90,7 +91,7 @@ class Kept(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some queries and their rows; keys, values and mask of their head; the number of keys."""
+    """Some queries and their rows; keys, values and mask of their head, if it has one; the number of keys."""
 
     query: Any
     row: Any
@@ -126,7 +127,7 @@ def attention_forward(inputs, orders, output, kept, lists, tops, tiles, KIND: tl
         reach, whole = inputs.columns, inputs.columns // KIND.columns
         if KIND.is_causal:
             reach, whole = tl.minimum(reach, start + KIND.rows), tl.minimum(whole, (start + 1) // KIND.columns)
-        if inputs.mask is not None:
+        if KIND.has_mask:
             whole = 0
         index, used = program, None
         if kept is not None:
@@ -140,7 +141,7 @@ def attention_forward(inputs, orders, output, kept, lists, tops, tiles, KIND: tl
         y = _solved(block, plan, top, none, scalars, KIND, TOLERANCE)
         slope, offset = line_of(y, top, scalars, KIND)
         count, unmasked = _list_blocks(plan, _bound(slope, top, none), used, KIND)
-        both = tl.zeros([KIND.rows, KIND.value_width], tl.float32)
+        both = tl.full([KIND.rows, KIND.value_width], 0, tl.float32)
         line, loops = Line(slope[:, None], offset[:, None], 1.0, 0.0, scalars[4]), (chosen, unmasked, count)
         a, b, c, d, by_p, by_base = _outputs(block, loops, both, line, kept is not None, KIND)
         scalars = scalars_of(inputs, orders, head)  # again, so that the loops before hold none of them in registers
@@ -179,9 +180,9 @@ def scalars_of(inputs, orders, head):
 @triton.jit
 def block_of(inputs, head, start, KIND: tl.constexpr):
     """The `Block` of queries from `start` on."""
-    other, mask = head // inputs.group * inputs.columns, inputs.mask
-    if mask is not None:
-        mask += head // inputs.heads * inputs.columns
+    other, mask = head // inputs.group * inputs.columns, inputs.key  # Triton 3.6 returns no None
+    if KIND.has_mask:
+        mask = inputs.mask + head // inputs.heads * inputs.columns
     queries = load_tile(inputs.query, head * inputs.rows, start, inputs.rows, KIND.head, KIND.width, KIND.rows, True)
     keys, values = inputs.key + other * KIND.head, inputs.value + other * KIND.value_head
     return Block(queries, start + tl.arange(0, KIND.rows), keys, values, mask, inputs.columns)
@@ -296,7 +297,7 @@ def scores_of(block, start, KIND: tl.constexpr, MASKED: tl.constexpr):
     if MASKED:
         column = start + tl.arange(0, KIND.columns)
         seen = column < block.columns
-        if block.mask is not None:
+        if KIND.has_mask:
             seen = seen & (tl.load(block.mask + column, mask=seen, other=0) != 0)
         seen = seen[None, :]
         if KIND.is_causal:
@@ -352,7 +353,7 @@ def _sums_of(u, w, base, KIND: tl.constexpr):
         part = base * u
         sums = sum_of_four(base * w, part, part * u, part * w, 1)
     else:
-        sums = tl.sum(base, 1), tl.sum(base * w, 1), tl.sum(base * w * w, 1), tl.zeros([KIND.rows], tl.float32)
+        sums = tl.sum(base, 1), tl.sum(base * w, 1), tl.sum(base * w * w, 1), tl.full([KIND.rows], 0, tl.float32)
     return sums
 
 
@@ -374,7 +375,7 @@ def _point(y, a, b, c, d, none, scalars, KIND: tl.constexpr):
 def _solved(block, plan, top, none, scalars, KIND: tl.constexpr, TOLERANCE: tl.constexpr):
     """y of all queries, when the last step of each is at most the tolerance."""
     q, r, power = scalars[0], scalars[1], scalars[4]
-    zero = tl.zeros([KIND.rows], tl.float32)
+    zero = tl.full([KIND.rows], 0, tl.float32)
     low, high = equation.bracket(q, r, block.columns)
     low, high = zero + low, zero + high
     y, worst, steps = high, tl.max(tl.where(none, 0.0, 1.0), 0), 0
@@ -402,7 +403,7 @@ def _solved(block, plan, top, none, scalars, KIND: tl.constexpr, TOLERANCE: tl.c
 def _outputs(block, loops, both, line, HAS_BASE: tl.constexpr, KIND: tl.constexpr):
     """`_sums_of` all keys, Σ w^β V and, if it is wanted, Σ (w^(β−1) − w^β) V."""
     chosen, unmasked, count = loops
-    zero = tl.zeros([KIND.rows], tl.float32)
+    zero = tl.full([KIND.rows], 0, tl.float32)
     a, b, c, d, by_p, by_base = zero, zero, zero, zero, both, both
     for MASKED in tl.static_range(2):
         for place in range(unmasked * MASKED, count if MASKED else unmasked):
