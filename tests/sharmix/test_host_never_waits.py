@@ -87,7 +87,10 @@ def read_nothing(monkeypatch):
             monkeypatch.setattr(module, "may_read", lambda values: False)
 
 
-@pytest.fixture(params=[*WAYS[:2], *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS[2:])], ids=" on ".join)
+MARKS = [(), pytest.mark.medium, pytest.mark.slow, pytest.mark.slow]
+
+
+@pytest.fixture(params=[pytest.param(way, marks=mark) for way, mark in zip(WAYS, MARKS, strict=True)], ids=" on ".join)
 def device(request, monkeypatch, launched):
     way, place = request.param
     for module in (backend, torch_operators):
@@ -308,7 +311,7 @@ LEFT_OUT = torch.tensor([0, -100, 2, 3, -100, 4])
 NO_CLASS = LEFT_OUT.where(~ONE, CLASSES)
 
 
-@pytest.fixture(params=["plain", "operators"])
+@pytest.fixture(params=["plain", pytest.param("operators", marks=pytest.mark.medium)])
 def reads_nothing(request, monkeypatch):
     read_nothing(monkeypatch)
     if request.param == "operators":
@@ -336,7 +339,11 @@ def assert_as_expected_but_for_one_row(found, expected):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[4], OPTIONS[5]], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [OPTIONS[0], OPTIONS[5], *(pytest.param(one, marks=pytest.mark.medium) for one in OPTIONS[3:5])],
+    ids=str,
+)
 def test_a_wrong_class_makes_its_row_nan(reads_nothing, name, options):
     z, options = 3 * doors.logits(ROWS, CLASSES), given(options, "cpu")
     expected = value_and_gradients(LOSSES[name], z, LEFT_OUT, reduction="none", **options)

@@ -64,7 +64,7 @@ def solved(way, function, *inputs):
         return function(*inputs)
 
 
-@pytest.fixture(params=[PLAIN, OPERATORS])
+@pytest.fixture(params=[PLAIN, pytest.param(OPERATORS, marks=pytest.mark.medium)])
 def way(request):
     return request.param
 

@@ -69,7 +69,10 @@ def test_the_loss_is_that_of_the_next_tokens_without_padding():
         torch.testing.assert_close(module.training_step(given, 0), expected + entropy)
 
 
-@pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
+@pytest.mark.parametrize(
+    "activation",
+    ["sharmix_learned", *(pytest.param(name, marks=pytest.mark.medium) for name in ("softmax", "alpha_relu"))],
+)
 def test_half_precision_trains_and_translates(activation):
     module, given = translator(f"activation={activation}", "attention=sharmix"), batch()
     expected = module.training_step(given, 0)
