@@ -132,7 +132,7 @@ def per_head(*values):
     return torch.tensor(values, dtype=torch.float64).reshape(-1, 1, 1)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("scaled", [True, pytest.param(False, marks=pytest.mark.medium)])
 @for_every(options=MASKS)
 def test_each_head_with_orders_and_a_scale_of_its_own_equals_the_slow_loop(scaled, options):
     if scaled and "scale" in options:

@@ -28,6 +28,7 @@ from sharmix._operators.triton import implementation, layer, supports
 ROWS, CLASSES = 6, 5
 VALUES = {"q": 1.25, "r": 1.5, "temperature": 1.0}
 KINDS = ["numbers", "one learned value each", "a value for each row"]
+EACH_KIND = [pytest.param(KINDS[0], marks=pytest.mark.medium), *KINDS[1:]]
 OPTIONS = [
     {},
     {"reduction": "none"},
@@ -159,7 +160,7 @@ def activations():
         return [*(doors.build(name, torch.float32) for name in doors.NAMES), *learned, fixed]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_maps(device, kind):
     z, own = logits(device), orders(kind, device)
     q, r = own["q"], own["r"]
@@ -177,7 +178,7 @@ def test_maps(device, kind):
     sharmix.conformal.support_scores(z)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_losses(device, kind):
     z, own = logits(device), orders(kind, device)
     for options in OPTIONS:
@@ -196,7 +197,7 @@ def test_losses(device, kind):
 
 
 @pytest.mark.parametrize("device", [WAYS[0]], indirect=True, ids=" on ".join)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_second_derivatives(device, kind, monkeypatch):
     nodes = autograd.Map, autograd.ClassLoss, alpha_relu.ClassLoss
     applies = [with_its_backward_pass(node, differentiable=True) for node in nodes]

@@ -240,7 +240,7 @@ def test_a_scaling_names_what_is_not_allowed(parameters, labels, message):
         SharMiXScaling(**parameters).fit(LOGITS, labels)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.medium)])
 def test_temperature_scaling_is_that_of_scikit_learn(classes):
     X, y = blobs(classes, 300)
     theirs = CalibratedClassifierCV(LogisticRegression(C=100), method="temperature", ensemble=False, cv=3).fit(X, y)

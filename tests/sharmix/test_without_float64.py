@@ -133,6 +133,7 @@ for kind, options in {
     CRITERIA[f"alpha-ReLU, {kind}"] = functools.partial(sharmix.AlphaReLULoss, tau=0.3, **options)
 
 
+@pytest.mark.medium
 @for_every(build=CRITERIA, soft=(False, True))
 def test_every_criterion(way, build, soft):
     criterion, targets = build(), doors.soft_targets(Z) if soft else doors.labels(Z)

@@ -36,6 +36,7 @@ def printed(progress, encoding="utf-8", terminal=False, checkpoint=None):
     return out.read()
 
 
+@pytest.mark.medium
 def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path):
     trainer = stock_trainer(max_epochs=1)
     trainer.fit(classifier(), digits())
