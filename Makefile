@@ -202,7 +202,7 @@ test-slow: setup $(OLDEST_TRITON)  ## tests that need a browser, compilers or mo
 	@echo 'Debian: apt-get install chromium fonts-dejavu g++'
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow $(ONLY)
 
-check: lint  ## linters, quick tests, instruction counts (90 seconds)
+check: lint  ## linters, quick tests, instruction counts (2 minutes)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not medium and not slow"
 	@$(MAKE) --no-print-directory instructions
 

@@ -23,6 +23,7 @@ def test_the_interval_over_processes_holds_their_median():
     assert min(ratios) <= found["low"] < found["relative_time"] < found["high"] <= max(ratios)
 
 
+@pytest.mark.medium
 def test_the_recorded_table_is_rebuilt_to_the_letter(settings):
     results = ROOT / "results"
     data, confidence = pd.read_csv(results / "benchmarks" / "table6.csv"), load_declaration().confidence

@@ -101,6 +101,7 @@ def test_the_entropy_is_a_convex_function_of_a_norm(q, r):
     torch.testing.assert_close(sharmix.sharma_mittal_entropy(p, q, r), of_norm, rtol=1e-13, atol=0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("q", "r"), [(1.5, 1.25), (1.75, 1.25), (1.5, 0.5)])
 def test_below_the_border_the_entropy_is_not_concave_for_many_classes(q, r):
     def entropy(t, border):

@@ -52,6 +52,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(monkeypatch):
         assert changed == expected, name
 
 
+@pytest.mark.medium
 def test_classes_and_activations_of_the_users_own_are_part_of_the_code(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("users_metric", "users_activation"):

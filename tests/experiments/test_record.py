@@ -17,6 +17,7 @@ from tests.reporting.synthetic_records import as_read, as_text, make_record
 from tests.reporting.synthetic_results import RESULTS
 
 
+@pytest.mark.medium
 def test_every_committed_record_has_all_keys_and_is_written_to_the_letter():
     for file in (RESULTS / "records").rglob("*.jsonl"):
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):

@@ -40,7 +40,14 @@ def test_a_run_is_repeated_to_the_bit_beside_the_recorded_one(tmp_path, monkeypa
     assert capsys.readouterr().out.startswith("other code made the record (commit ")
 
 
-@pytest.mark.parametrize("file", sorted(KEPT.glob("*.jsonl")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, marks=[] if file.stem in ("copy", "tiny_imagenet_subset") else [pytest.mark.medium])
+        for file in sorted(KEPT.glob("*.jsonl"))
+    ],
+    ids=lambda file: file.stem,
+)
 def test_a_kept_record_gives_the_settings_of_its_run(file):
     records = [read_record(line, str(file)) for line in file.read_text("utf-8").split("\n") if line]
     assert find_record(file, records[0].run_id, str(records[0].seed)) == records[0]

@@ -13,7 +13,10 @@ from experiments.errors import UserError
 from tests.experiments.building import classifier, copies, digits, stock_trainer, translator
 
 
-@pytest.mark.parametrize("case", ["classifier", "alpha_relu", "sharmix_learned"])  # the others are of a translator
+@pytest.mark.parametrize(  # the medium ones are of a translator
+    "case",
+    ["classifier", *(pytest.param(name, marks=pytest.mark.medium) for name in ("alpha_relu", "sharmix_learned"))],
+)
 def test_a_stock_trainer_fits_validates_tests_and_predicts(case):
     data = digits() if case == "classifier" else copies()
     module = classifier("sharmix_learned") if case == "classifier" else translator(data, case)
@@ -85,6 +88,7 @@ class Seen(Callback):
         setattr(self, moment, lambda trainer, module, *_: self.values.append(look(module)))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("schedule", "share"),
     [

@@ -83,6 +83,7 @@ def test_a_folder_that_cannot_be_written_is_named(small):
     assert said("tables", *both(small)).startswith(f"error: {small / 'tables'}")
 
 
+@pytest.mark.medium
 def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path):
     finish_runs(tmp_path, [make_record(seed=seed) for seed in (1, 2)] + [make_record(experiment="digits")])
     file = next(tmp_path.glob("airline/*/1/record.json"))

@@ -71,6 +71,7 @@ def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
     assert text.count("±0.010") == 3
 
 
+@pytest.mark.medium
 def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path):
     def said():
         console = Console(file=io.StringIO(), width=1000)
@@ -105,6 +106,7 @@ def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, mon
     assert re.search(r"0\.893 ± 0\.007 +– +0\.750", capsys.readouterr().out)
 
 
+@pytest.mark.medium
 def test_the_projects_records_are_found_from_any_folder(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.chdir(tmp_path)

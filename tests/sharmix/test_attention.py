@@ -15,7 +15,10 @@ INF = float("inf")
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 4, 5, 7, 3
 
 
-@pytest.fixture(autouse=True, params=["whole", "some rows of a head at a time", "some heads at a time"])
+WAYS = ["whole", "some rows of a head at a time", "some heads at a time"]
+
+
+@pytest.fixture(autouse=True, params=[WAYS[0], *(pytest.param(way, marks=pytest.mark.medium) for way in WAYS[1:])])
 def each_way(request, monkeypatch):
     """Both ways to compute attention; blocks of two rows, or of two heads."""
     if request.param != "whole":
@@ -67,6 +70,7 @@ def in_dtype(options, dtype):
     }
 
 
+@pytest.mark.parametrize("each_way", WAYS, indirect=True)  # in the quick tests, too
 @for_every("dtype, error", ((torch.float64, 1e-14), (torch.float32, 1e-6), (torch.bfloat16, 2e-2)), options=MASKS)
 def test_softmax_is_the_attention_of_torch(dtype, error, options):
     options, arguments = in_dtype(options, dtype), inputs(dtype)
@@ -128,7 +132,7 @@ def per_head(*values):
     return torch.tensor(values, dtype=torch.float64).reshape(-1, 1, 1)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("scaled", [True, pytest.param(False, marks=pytest.mark.medium)])
 @for_every(options=MASKS)
 def test_each_head_with_orders_and_a_scale_of_its_own_equals_the_slow_loop(scaled, options):
     if scaled and "scale" in options:

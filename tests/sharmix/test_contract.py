@@ -41,7 +41,11 @@ INF, NAN = math.inf, math.nan
 
 
 @pytest.fixture(
-    params=[*((*one, False) for one in VARIANTS), *((*one, True) for one in SHARED)],
+    params=[
+        *((*one, False) for one in VARIANTS),
+        (*SHARED[0], True),
+        *(pytest.param((*one, True), marks=pytest.mark.medium) for one in SHARED[1:]),
+    ],
     ids=lambda v: "-".join([v[0], *map(str, v[1].values()), *["shared"] * v[2]]),
 )
 def act(request):

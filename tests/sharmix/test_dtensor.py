@@ -152,6 +152,7 @@ def split():
     dist.destroy_process_group()
 
 
+@pytest.mark.medium
 def test_second_derivatives_and_a_compiled_step(split):
     z, y = batch()
     torch.testing.assert_close(*(second_derivative(sharmix.sharmix, leaf(z)) for leaf in (split, torch.clone)))

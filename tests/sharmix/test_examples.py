@@ -15,7 +15,13 @@ MODULES = [name for name, value in PUBLIC.items() if inspect.isclass(value)]
 EXAMPLES = PUBLIC | {name: getattr(module, name) for module in (conformal, parallel) for name in module.__all__}
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.medium) if name == "export_decompositions" else name
+        for name in sorted(EXAMPLES)
+    ],
+)
 def test_the_example_of(name, monkeypatch):
     monkeypatch.setattr(registry, "_ACTIVATIONS", dict(registry._ACTIVATIONS))  # one example registers a class
     globs = {"torch": torch, "sharmix": sharmix}

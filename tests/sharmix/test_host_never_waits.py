@@ -28,6 +28,7 @@ from sharmix._operators.triton import implementation, layer, supports
 ROWS, CLASSES = 6, 5
 VALUES = {"q": 1.25, "r": 1.5, "temperature": 1.0}
 KINDS = ["numbers", "one learned value each", "a value for each row"]
+EACH_KIND = [pytest.param(KINDS[0], marks=pytest.mark.medium), *KINDS[1:]]
 OPTIONS = [
     {},
     {"reduction": "none"},
@@ -87,7 +88,10 @@ def read_nothing(monkeypatch):
             monkeypatch.setattr(module, "may_read", lambda values: False)
 
 
-@pytest.fixture(params=[*WAYS[:2], *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS[2:])], ids=" on ".join)
+MARKS = [(), pytest.mark.medium, pytest.mark.slow, pytest.mark.slow]
+
+
+@pytest.fixture(params=[pytest.param(way, marks=mark) for way, mark in zip(WAYS, MARKS, strict=True)], ids=" on ".join)
 def device(request, monkeypatch, launched):
     way, place = request.param
     for module in (backend, torch_operators):
@@ -156,7 +160,7 @@ def activations():
         return [*(doors.build(name, torch.float32) for name in doors.NAMES), *learned, fixed]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_maps(device, kind):
     z, own = logits(device), orders(kind, device)
     q, r = own["q"], own["r"]
@@ -174,7 +178,7 @@ def test_maps(device, kind):
     sharmix.conformal.support_scores(z)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_losses(device, kind):
     z, own = logits(device), orders(kind, device)
     for options in OPTIONS:
@@ -193,7 +197,7 @@ def test_losses(device, kind):
 
 
 @pytest.mark.parametrize("device", [WAYS[0]], indirect=True, ids=" on ".join)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_second_derivatives(device, kind, monkeypatch):
     nodes = autograd.Map, autograd.ClassLoss, alpha_relu.ClassLoss
     applies = [with_its_backward_pass(node, differentiable=True) for node in nodes]
@@ -308,7 +312,7 @@ LEFT_OUT = torch.tensor([0, -100, 2, 3, -100, 4])
 NO_CLASS = LEFT_OUT.where(~ONE, CLASSES)
 
 
-@pytest.fixture(params=["plain", "operators"])
+@pytest.fixture(params=["plain", pytest.param("operators", marks=pytest.mark.medium)])
 def reads_nothing(request, monkeypatch):
     read_nothing(monkeypatch)
     if request.param == "operators":
@@ -336,7 +340,11 @@ def assert_as_expected_but_for_one_row(found, expected):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[4], OPTIONS[5]], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [OPTIONS[0], OPTIONS[5], *(pytest.param(one, marks=pytest.mark.medium) for one in OPTIONS[3:5])],
+    ids=str,
+)
 def test_a_wrong_class_makes_its_row_nan(reads_nothing, name, options):
     z, options = 3 * doors.logits(ROWS, CLASSES), given(options, "cpu")
     expected = value_and_gradients(LOSSES[name], z, LEFT_OUT, reduction="none", **options)

@@ -73,6 +73,7 @@ def adamw(network):
     return torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.1)
 
 
+@pytest.mark.medium
 @for_every(activation=[*ACTIVATIONS], optimizer=[*OPTIMIZERS])
 def test_orders_at_learning_rate_1_move_and_never_leave_their_range(activation, optimizer):
     network = Network(ACTIVATIONS[activation]())

@@ -168,9 +168,15 @@ def test_what_is_not_allowed(change, error, message):
 PROPER_SCORES = [("sharmix_learned", {"objective": objective}, "sum") for objective in ("brier", "log")]
 
 
+MEDIUM = ("entmax_learned", "entmax_package", PROPER_SCORES[1])  # variations of sharmix_learned, entmax and Brier
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "reduction"),
-    [*((name, {}, "mean") for name in sharmix.available_activations()), *PROPER_SCORES],
+    [
+        pytest.param(*one, marks=[pytest.mark.medium] if one[0] in MEDIUM or one in MEDIUM else [])
+        for one in [*((name, {}, "mean") for name in sharmix.available_activations()), *PROPER_SCORES]
+    ],
 )
 @for_every(scale=SCALES, label_smoothing=[0.0, 0.1])
 def test_every_activation_has_the_loss_of_the_whole_logits(name, parameters, reduction, scale, label_smoothing):

@@ -14,7 +14,7 @@ from tests.sharmix.cases import assert_errors_within, every_case
 
 pytestmark = pytest.mark.usefixtures("each_build")
 
-QUICK = [case for size in (1, 2, 3, 10, 100) for case in accuracy.sample(size, 20)]
+SMALL = [case for size in (1, 2, 3, 10, 100) for case in accuracy.sample(size, 20)]
 LARGE = [
     accuracy.Case(1.25, 1.5, 1000, 1.0, 0),
     accuracy.Case(1 + 1e-12, 2.0, 1000, 10.0, 1),
@@ -29,15 +29,19 @@ def tensor(values, dtype=torch.float64):
 
 
 @pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
-@pytest.mark.parametrize("cases", [QUICK, pytest.param(LARGE, marks=pytest.mark.medium)], ids=["quick", "large"])
+@pytest.mark.parametrize(
+    "cases",
+    [SMALL[::3], *(pytest.param(cases, marks=pytest.mark.medium) for cases in (SMALL, LARGE))],
+    ids=["a third", "small", "large"],
+)
 def test_error_against_fifty_digits(cases, dtype):
     errors = {case: accuracy.absolute_error(case, dtype) for case in cases}
     assert_errors_within(errors, accuracy.GOALS[dtype])
 
 
-@pytest.mark.parametrize("dtype", accuracy.HALF_PRECISION, ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.medium)], ids=str)
 def test_half_precision_costs_its_own_rounding_only(dtype):
-    errors = {case: accuracy.rounding_error(case, dtype) for case in QUICK[::3]}
+    errors = {case: accuracy.rounding_error(case, dtype) for case in SMALL[::3]}
     assert_errors_within(errors, 1)
 
 
@@ -49,6 +53,7 @@ def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r):
     assert_errors_within(accuracy.errors_of_small_classes(q, r), 1e-12)
 
 
+@pytest.mark.medium
 def test_larger_orders_give_no_fewer_zeros():
     z = torch.randn(20, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     orders = torch.linspace(1, 3, 9).tolist()

@@ -84,6 +84,7 @@ def test_sparse_losses_reach_the_minimum_that_another_package_and_solver_find(or
     assert (ours.predict_proba(X) == 0).any()
 
 
+@pytest.mark.medium
 def test_probabilities_as_targets():
     X, y = blobs()
     targets = np.random.default_rng(0).dirichlet(np.ones(3), len(y))
@@ -106,6 +107,7 @@ def test_probabilities_as_targets():
     np.testing.assert_allclose(balanced.predict_proba(X), by_hand.predict_proba(X), atol=1e-5)
 
 
+@pytest.mark.medium
 @for_every(name=[name for name in sharmix.available_activations() if not name.endswith("learned")])
 def test_every_activation_that_learns_nothing(name):
     X, y = load_iris(return_X_y=True)
@@ -238,7 +240,7 @@ def test_a_scaling_names_what_is_not_allowed(parameters, labels, message):
         SharMiXScaling(**parameters).fit(LOGITS, labels)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.medium)])
 def test_temperature_scaling_is_that_of_scikit_learn(classes):
     X, y = blobs(classes, 300)
     theirs = CalibratedClassifierCV(LogisticRegression(C=100), method="temperature", ensemble=False, cv=3).fit(X, y)

@@ -10,6 +10,7 @@ from tests.sharmix import accuracy, reference
 from tests.sharmix.cases import assert_errors_within
 
 
+@pytest.mark.medium
 def test_outside_the_concave_region_g_may_be_positive_below_the_root():
     errors = {}
     for q, r, gap in (

@@ -64,7 +64,7 @@ def solved(way, function, *inputs):
         return function(*inputs)
 
 
-@pytest.fixture(params=[PLAIN, OPERATORS])
+@pytest.fixture(params=[PLAIN, pytest.param(OPERATORS, marks=pytest.mark.medium)])
 def way(request):
     return request.param
 
@@ -133,6 +133,7 @@ for kind, options in {
     CRITERIA[f"alpha-ReLU, {kind}"] = functools.partial(sharmix.AlphaReLULoss, tau=0.3, **options)
 
 
+@pytest.mark.medium
 @for_every(build=CRITERIA, soft=(False, True))
 def test_every_criterion(way, build, soft):
     criterion, targets = build(), doors.soft_targets(Z) if soft else doors.labels(Z)

@@ -128,6 +128,7 @@ def test_scores_are_those_of_scikit_learn():
     assert found["support"].item() == (p > 0).sum(1).mean()
 
 
+@pytest.mark.medium
 def test_every_contender_is_measured(settings):
     tasks = [task for task in boosting.tasks(settings, None) if task["data_set"] != "digits"]
     records = pd.DataFrame([{**task, **row} for task in tasks for row in boosting.measure(task, settings, None)])

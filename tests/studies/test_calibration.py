@@ -65,6 +65,7 @@ def test_vector_scaling_by_the_log_loss_is_a_logistic_regression_of_one_logit_a_
     assert found.numpy() == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.medium
 def test_vector_scaling_by_the_brier_score_has_a_minimum_of_it():
     logits, labels, _ = examples()
     wanted = torch.nn.functional.one_hot(labels, 3)

@@ -85,6 +85,7 @@ def scored_sets(draw):
     return scores, true
 
 
+@pytest.mark.medium
 @given(scored_sets())
 def test_no_threshold_is_better_than_the_best(case):
     scores, true = case

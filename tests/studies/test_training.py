@@ -84,6 +84,7 @@ def test_the_table_of_rates_shows_the_common_rate_and_the_range_of_the_own_ones(
     assert (softmax["minus softmax"], entmax["minus softmax"]) == ("–", "+0.0000 [+0.0000, +0.0000]")
 
 
+@pytest.mark.medium
 def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(untrained):
     runs = untrained(curves=[{"epoch": 1, "test/accuracy": 0.25, "train/accuracy": 0.5}])
     tasks = [task for task in training_recipes.tasks(RECIPES.settings, None) if task["contender"] == "softmax"]

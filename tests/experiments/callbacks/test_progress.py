@@ -36,6 +36,7 @@ def printed(progress, encoding="utf-8", terminal=False, checkpoint=None):
     return out.read()
 
 
+@pytest.mark.medium
 def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path):
     trainer = stock_trainer(max_epochs=1)
     trainer.fit(classifier(), digits())
@@ -43,6 +44,7 @@ def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path):
     assert re.fullmatch(r"\[2/3\] epoch 2/2 .* · 0 s left\n", printed("lines", checkpoint=tmp_path / "last.ckpt"))
 
 
+@pytest.mark.medium
 def test_the_line_moves_within_an_epoch_where_it_is_asked_for():
     assert "\r" not in printed("auto")
     moving = printed("bar", terminal=True)

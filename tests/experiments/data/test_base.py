@@ -153,6 +153,7 @@ class Recorder(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1.0)
 
 
+@pytest.mark.medium
 def test_lightnings_own_trainer_reads_an_epoch_in_its_own_order_and_goes_on_with_the_next(tmp_path):
     expected = small(validation_fraction=0.2)
     orders = [chosen(epoch) for epoch in epochs(expected, 3)]

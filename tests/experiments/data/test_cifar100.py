@@ -17,6 +17,7 @@ from tests.experiments.data.generated import CIFAR_LABELS, CIFAR_PIXELS, cifar_r
 from tests.experiments.data.support import loaded, ready, refusal
 
 
+@pytest.mark.medium
 def test_torchvisions_folder_gives_the_same(cifar, tmp_path, monkeypatch):
     (tmp_path / "cifar-100-python.tar.gz").touch()
     said = refusal("cifar100", tmp_path, DataError)
@@ -38,7 +39,9 @@ def test_torchvisions_folder_gives_the_same(cifar, tmp_path, monkeypatch):
     assert f"{tmp_path}/cifar100 holds cifar-100-python/, train.parquet" in said
 
 
-@pytest.mark.parametrize("below", ["", "data", "cifar100"])
+@pytest.mark.parametrize(
+    "below", [pytest.param("", marks=pytest.mark.medium), "data", pytest.param("cifar100", marks=pytest.mark.medium)]
+)
 def test_files_by_the_names_of_the_hub_give_the_same(below, cifar, tmp_path):
     for side in CIFAR_LABELS:
         file = tmp_path / "cifar100" / below / f"{side}-00000-of-00001.parquet"
@@ -58,11 +61,13 @@ def test_one_process_at_a_time_downloads_by_torchvision(tmp_path, monkeypatch):
     assert "no route" in refusal("cifar100", None, DataError, source="torchvision")
 
 
+@pytest.mark.medium
 def test_the_hub_gives_the_same(cifar, monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", lambda name, split: Dataset.from_list(cifar_rows(split)))
     assert loaded("cifar100").content_hash == loaded("cifar100", cifar).content_hash
 
 
+@pytest.mark.medium
 def test_a_long_tail_thins_out_the_training_side_alone(cifar):
     balanced, tailed = loaded("cifar100", cifar), loaded("cifar100", cifar, imbalance=5.0)
     counts = tailed.train.targets.bincount(minlength=100).tolist()

@@ -105,26 +105,6 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("tiny_imagenet", tiny_with([*TINY_WNIDS[1:], "n99999999"]), ["has 200 classes, n99999999 among them; 200"]),
     (
         "tiny_imagenet",
-        archive_with(lambda home: shutil.rmtree(home / "train" / TINY_WNIDS[5])),
-        ["train: has 199 classes; 200"],
-    ),
-    (
-        "tiny_imagenet",
-        archive_with(lambda home: (home / "train").rename(home / "training")),
-        ["train: cannot be read (no train/<wnid>/images/*.JPEG; ", "holds training/, val/)"],
-    ),
-    (
-        "tiny_imagenet",
-        archive_with(lambda home: (home / "train" / TINY_WNIDS[5]).rename(home / "train/goldfish")),
-        ["has 200 classes, goldfish among them; 200"],
-    ),
-    (
-        "tiny_imagenet",
-        archive_with(lambda home: (home / "val/val_annotations.txt").write_text("val_0.JPEG\tgoldfish")),
-        ["test: has 1 classes, goldfish among them; 200"],
-    ),
-    (
-        "tiny_imagenet",
         archive_with(lambda home: (home / "val/images/val_3.JPEG").write_bytes(b"no image")),
         ["tiny-imagenet-200/val/images/val_3.JPEG: cannot be read"],
     ),
@@ -147,9 +127,34 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ),
     ("imagenet", lambda home: next((home / "photos/val" / WNIDS[1]).iterdir()).unlink(), ["photos: ", WNIDS[1]]),
 ]
+WRONG_ARCHIVES: list[tuple[str, Spoil, list[str]]] = [
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: shutil.rmtree(home / "train" / TINY_WNIDS[5])),
+        ["train: has 199 classes; 200"],
+    ),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: (home / "train").rename(home / "training")),
+        ["train: cannot be read (no train/<wnid>/images/*.JPEG; ", "holds training/, val/)"],
+    ),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: (home / "train" / TINY_WNIDS[5]).rename(home / "train/goldfish")),
+        ["has 200 classes, goldfish among them; 200"],
+    ),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: (home / "val/val_annotations.txt").write_text("val_0.JPEG\tgoldfish")),
+        ["test: has 1 classes, goldfish among them; 200"],
+    ),
+]
 
 
-@pytest.mark.parametrize(("name", "spoil", "parts"), WRONG_FILES)
+@pytest.mark.parametrize(
+    ("name", "spoil", "parts"),
+    [*WRONG_FILES, *(pytest.param(*one, marks=pytest.mark.medium) for one in WRONG_ARCHIVES)],
+)
 def test_a_wrong_file(name, spoil, parts, folder_of):
     folder = folder_of(name)
     spoil(folder)

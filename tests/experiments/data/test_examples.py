@@ -12,7 +12,7 @@ from tests.experiments.data.support import SHOTS, loaded, small, small_data
 Load = Callable[..., ClassificationData]
 
 
-@pytest.fixture(params=["airline", "cifar100", "digits", "imagenet"])
+@pytest.fixture(params=["airline", pytest.param("cifar100", marks=pytest.mark.medium), "digits", "imagenet"])
 def name(request):
     return request.param
 

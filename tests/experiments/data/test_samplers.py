@@ -62,6 +62,7 @@ def test_classes_are_drawn_in_their_shares():
         np.testing.assert_allclose(shares, expected, rtol=0, atol=atol, err_msg=f"{sampler}, epoch {epoch}")
 
 
+@pytest.mark.medium
 def test_within_a_class_every_example_is_drawn_alike():
     for sampler in ("class_balanced", "square_root"):
         drawn = [index for seed in range(200) for index in indices(sampler_of(sampler, seed=seed))]

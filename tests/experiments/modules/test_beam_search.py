@@ -61,7 +61,7 @@ def brute_force(language, sentence, limit, length_penalty):
 
 @pytest.mark.parametrize("zeros", [0.0, 0.4, 0.7])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-@pytest.mark.parametrize("total", [1.0, 1.6])
+@pytest.mark.parametrize("total", [1.6, pytest.param(1.0, marks=pytest.mark.medium)])
 def test_a_beam_that_holds_everything_finds_the_best_sequence(zeros, length_penalty, total):
     limits = [3, 0, 4, 2]
     for seed in range(2):

@@ -123,6 +123,7 @@ def test_the_check_calibrates_no_threshold():
     assert module.lacks_threshold()
 
 
+@pytest.mark.medium
 def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does():
     calibration: Callable[..., Metric] = functools.partial(MulticlassCalibrationError, n_bins=5)
     module = classifier("sharmix_learned", metrics={"calibration_error": calibration})

@@ -69,7 +69,10 @@ def test_the_loss_is_that_of_the_next_tokens_without_padding():
         torch.testing.assert_close(module.training_step(given, 0), expected + entropy)
 
 
-@pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
+ACTIVATIONS = ["sharmix_learned", *(pytest.param(name, marks=pytest.mark.medium) for name in ("softmax", "alpha_relu"))]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_half_precision_trains_and_translates(activation):
     module, given = translator(f"activation={activation}", "attention=sharmix"), batch()
     expected = module.training_step(given, 0)
@@ -96,7 +99,7 @@ def test_the_training_loss_is_a_mean_over_tokens():
     assert module.take_metrics("train")["loss"].item() == pytest.approx(losses[1])
 
 
-@pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_part_of_a_batch_without_a_token_adds_nothing(activation):
     module, given = translator(f"activation={activation}"), batch()
     module.eval()
@@ -136,7 +139,7 @@ def test_scores_of_an_activation_that_is_not_normalised():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("activation", ["softmax", "alpha_relu"])
+@pytest.mark.parametrize("activation", ["alpha_relu", pytest.param("softmax", marks=pytest.mark.medium)])
 def test_a_translation_is_scored_by_the_probabilities_of_its_tokens(activation):
     module = translator(f"activation={activation}", "activation.tau=0.1" if activation == "alpha_relu" else "seed=21")
     module.eval()
@@ -200,7 +203,7 @@ def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use():
     assert {name: value.item() for name, value in metrics.compute().items()} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("attention", ["entmax", "sharmix"])
+@pytest.mark.parametrize("attention", ["sharmix", pytest.param("entmax", marks=pytest.mark.medium)])
 def test_every_learned_order_has_the_learning_rate_of_its_own(attention):
     module = translator("activation=sharmix_learned", f"attention={attention}", "optimizer.entropy_learning_rate=0.5")
     module.trainer = stock_trainer()

@@ -1,5 +1,6 @@
 """The networks for images."""
 
+import pytest
 import torch
 
 from experiments.networks.resnet import ResNet, Standardised
@@ -7,6 +8,7 @@ from experiments.networks.resnet import ResNet, Standardised
 PIXELS = {"pixel_mean": (0.5, 0.2, 0.0), "pixel_std": (0.5, 0.1, 2.0)}
 
 
+@pytest.mark.medium
 def test_the_imagenet_stem_is_torchvisions_network():
     # torchvision's own counts for 1,000 classes, less the classes not there: (features + 1) · 900
     for depth, expected in ((18, 11_689_512 - 513 * 900), (50, 25_557_032 - 2049 * 900)):

@@ -1,5 +1,6 @@
 """Figures that need no records: maps and losses."""
 
+import pytest
 import torch
 
 from reporting.figures.losses import draw_losses, losses
@@ -31,6 +32,7 @@ def test_of_two_classes_sparsemax_is_a_ramp_with_a_step_as_derivative():
     torch.testing.assert_close(slope, torch.sigmoid(t) * torch.sigmoid(-t))
 
 
+@pytest.mark.medium
 def test_each_triangle_shows_three_classes_under_one_pair_of_orders():
     *triangles, colours = draw_ternary(None).axes
     names = [axes.get_title() for axes in triangles]

@@ -60,6 +60,7 @@ def test_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
     ]
 
 
+@pytest.mark.medium
 def test_an_unknown_training_set_is_one_clear_error(results):
     shutil.copytree(SETTINGS, results, dirs_exist_ok=True)
     text = (results / "tables.yaml").read_text("utf-8").replace("control: {table:", "even: {table:")

@@ -25,6 +25,7 @@ def test_supports_are_the_shares_with_at_most_so_many_tokens(kept):
             assert share == pytest.approx(np.mean(measured))
 
 
+@pytest.mark.medium
 def test_thresholds_rise_in_colour_and_the_calibrated_is_black(kept):
     left, right = (lines_of(axes) for axes in draw_thresholds(kept).axes)
     given = [f"τ = {tau}" for tau in ("0", "0.1", "0.2", "0.3", "5", "10")]

@@ -12,6 +12,7 @@ def claims(kept):
     return decided_claims(kept)
 
 
+@pytest.mark.medium
 def test_the_verdicts_are_those_of_the_tables(claims):
     kept = pd.read_csv(RESULTS / "tables/verdicts.csv")
     assert [(one.line["claim"], one.line["row"], one.line["verdict"]) for one in claims] == [
@@ -22,6 +23,7 @@ def test_the_verdicts_are_those_of_the_tables(claims):
         assert one.numbers["mean"] == getattr(line, f"{line.split}_mean")
 
 
+@pytest.mark.medium
 def test_a_verdict_names_the_runs_that_it_rests_on(claims, kept):
     (beats,) = [one for one in claims if one.line["claim"].startswith("SharMiX (1.25, 1.50) is ahead")]
     learned, sparsemax = (kept.selections["table1"].rows[row].records[0] for row in ("learned_1.25_1.50", "sparsemax"))
