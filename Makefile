@@ -126,7 +126,7 @@ study-%: setup  ## a study, of studies/NAME.yaml
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
 ##@ Measure
-.PHONY: bench attention gpu overhead vocab_parallel instructions gpu_instructions accuracy stress
+.PHONY: bench attention trained_heads gpu overhead vocab_parallel instructions gpu_instructions accuracy stress
 
 bench: setup  ## time of maps and losses (20 minutes; QUICK=1: 30 seconds)
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
@@ -134,10 +134,13 @@ bench: setup  ## time of maps and losses (20 minutes; QUICK=1: 30 seconds)
 attention: setup  ## time and memory of attention by length (12 minutes)
 	$(BIN)/python -m benchmarks.attention $(if $(QUICK),--quick --folder outputs/benchmarks)
 
+trained_heads: setup  ## keys that trained heads use; RUNS=FOLDERS of translation runs
+	$(BIN)/python -m benchmarks.trained_heads $(RUNS) $(if $(DATA),--data $(DATA))
+
 gpu: setup  ## test and time the CUDA kernels beside others (10 minutes)
 	$(BIN)/python -m benchmarks.gpu_packages
-	timeout -k 5 150 $(BIN)/python -m pytest -q -W default --numprocesses 8 tests/sharmix/triton_kernels.py || \
-		{ test $$? -ge 124 && echo 'The tests do not end in 150 seconds.'; }
+	timeout -k 5 180 $(BIN)/python -m pytest -q -W default --numprocesses 8 tests/sharmix/triton_kernels.py \
+		tests/sharmix/triton_attention.py || { test $$? -ge 124 && echo 'The tests do not end in 180 seconds.'; }
 	$(BIN)/python -m benchmarks.gpu --commit $$(git rev-parse HEAD)
 
 overhead: setup  ## Table 6: time and memory of a training step (23 minutes)

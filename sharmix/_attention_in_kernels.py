@@ -87,7 +87,9 @@ def _known_orders(activation: SharmaMittal, heads: int, device: torch.device) ->
     if isinstance(activation, Entmax) and isinstance(activation.alpha, nn.Parameter):
         return q, r, temperature  # of every α in its range
     (least_q, most_q), (least_r, most_r) = _range_of(q, "q"), _range_of(r, "r")
-    is_smooth = least_q > 1 and most_q <= 2 and is_concave(most_q, least_r) and most_r <= MOST_SMOOTH_R
+    # With nonconcave="error" a head whose orders leave the concave region is NaN anyway.
+    stays_concave = activation.nonconcave == "error" or is_concave(most_q, least_r)
+    is_smooth = least_q > 1 and most_q <= 2 and stays_concave and most_r <= MOST_SMOOTH_R
     numbers = [order if isinstance(order, Tensor) else float(order) for order in orders]
     return (numbers[0], numbers[1], numbers[2]) if is_smooth else None
 

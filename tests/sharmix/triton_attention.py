@@ -285,6 +285,8 @@ def test_what_the_kernels_do_not_take_goes_another_way(calls):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(_learned_range.RANGES, "r", _learned_range.ORDERS)
         sharmix.attention(numbers, numbers, numbers, learned)
-    assert not calls
+        assert not calls
+        sharmix.attention(numbers, numbers, numbers, sharmix.SharMiX(learned=True, nonconcave="error"))
+        assert len(calls) == 1
     sharmix.attention(numbers, numbers, numbers, learned)
-    assert calls
+    assert len(calls) == 2
