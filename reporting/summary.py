@@ -22,13 +22,13 @@ from reporting.records.selection import list_runs_by_code, of_one_code, records_
 from reporting.records.statistics import POINTS, estimate, paired_difference
 from reporting.text.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
 
-WIDE = 120  # in a narrower terminal deviations are below the means, not beside them
+_GAP = 2  # characters between two columns
 
 
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
 
-    `width` is the terminal's, in characters.
+    Each group has one row. `width` is the terminal's, in characters: the first metrics that it has room for are shown.
     """
     records = [record for group in groups for record in group.runs.records]
     columns = {name: own.label for name, own in METRICS.items() if own.summarised}
@@ -36,16 +36,25 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     if rule := records[0].data.get("shot_rule"):
         by_size = {"accuracy": "All", **{f"{shots}_accuracy": shots.capitalize() for shots in SHOTS}}
         titles[f"{experiment}, test accuracy by the classes' examples: {rule}"] = by_size
-    between = " " if width >= WIDE else "\n"
     shown = []
     for title, columns in titles.items():
         measured = [name for name in columns if all(name in record.metrics.get("test", {}) for record in records)]
-        table = _table(title, ["activation"], [*(columns[name] for name in measured), "seeds"])
-        for group in groups:
-            cells = [_mean_and_std(group.runs.values("test", name), between) for name in measured]
-            table.add_row(escape(group.label), *cells, str(len(group.runs)))
+        cells = {name: [_mean_and_std(group.runs.values("test", name)) for group in groups] for name in measured}
+        room = width - _width("activation", [group.label for group in groups]) - _GAP - len("seeds ")
+        while len(cells) > 1 and sum(_width(columns[name], of) + _GAP for name, of in cells.items()) > room:
+            cells.popitem()
+        table = _table(title, ["activation"], [*(columns[name] for name in cells), "seeds"])
+        for group, *row in zip(groups, *cells.values(), strict=True):
+            table.add_row(escape(group.label), *row, str(len(group.runs)))
+        if left_out := [columns[name] for name in measured if name not in cells]:
+            table.caption = f"No room for: {', '.join(left_out)}."
         shown.append(table)
     return shown
+
+
+def _width(title: str, cells: Iterable[str]) -> int:
+    """Of a column, whose title may break between words."""
+    return max(map(len, [*title.split(), *cells]))
 
 
 def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
@@ -57,9 +66,9 @@ def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
     return table
 
 
-def _mean_and_std(values: pd.Series, between: str) -> str:
+def _mean_and_std(values: pd.Series) -> str:
     mean = f"{values.mean():.3f}"
-    return mean if len(values) == 1 else f"{mean}{between}±{values.std():.3f}"
+    return mean if len(values) == 1 else f"{mean} ±{values.std():.3f}"
 
 
 def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record], yours: list[Record]) -> Table:

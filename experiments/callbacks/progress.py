@@ -4,6 +4,7 @@ import time
 
 import lightning.pytorch as L
 from lightning.pytorch.callbacks import Checkpoint
+from rich.cells import cell_len
 from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
@@ -31,11 +32,12 @@ def described(activation: ActivationSettings) -> str:
 
 
 class Progress(Checkpoint):
-    """Prints `epoch 4/10 ━━━━────── loss 0.20 accuracy 0.774 sparsity 0.14 q 1.56 r 1.81 · 6 s left`.
+    """Prints `epoch 4/10 ━━━━────── loss 0.200 accuracy 0.774 sparsity 0.14 q 1.56 r 1.81 · 6 s left`.
 
     The bar and the time left are of the whole run. Each line begins with `line_prefix`. `progress` is `bar` to move the
-    line within an epoch too, `lines` not to, or `auto` to do so in a terminal. The callback is a `Checkpoint`, so
-    Lightning calls it after `Curves` has added its row.
+    line within an epoch too, `lines` not to, or `auto` to do so in a terminal, where a line that is too long loses the
+    bar, and then its last numbers. The callback is a `Checkpoint`, so Lightning calls it after `Curves` has added its
+    row.
     """
 
     def __init__(self, curves: Curves, console: Console, line_prefix: str, progress: str) -> None:
@@ -54,18 +56,33 @@ class Progress(Checkpoint):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: OutputModule) -> None:
         self._draw(trainer, pl_module, end="\n")
 
+    def on_exception(self, trainer: L.Trainer, pl_module: OutputModule, exception: BaseException) -> None:
+        self._erase()
+
+    def _erase(self) -> None:
+        """Clear what a moving line left, for what is printed next."""
+        if self.moves:
+            self.console.control(Control((ControlType.ERASE_IN_LINE, 2), ControlType.CARRIAGE_RETURN))
+
     def _draw(self, trainer: L.Trainer, module: OutputModule, end: str) -> None:
         self._drawn_at, share = time.monotonic(), self._share(trainer)
-        if self.moves:
-            self.console.control(Control((ControlType.ERASE_IN_LINE, 2)))
-        words = [f"epoch {trainer.current_epoch + 1}"]
+        self._erase()
+        epoch, bar, left = f"epoch {trainer.current_epoch + 1}", "", ""
+        shown = numbers(self.curves.rows[-1], module.headline) if self.curves.rows else []
         if share is not None:
             filled = round(share * WIDTH)
-            words = [f"{words[0]}/{trainer.max_epochs}", self._done * filled + self._rest * (WIDTH - filled)]
-        words += numbers(self.curves.rows[-1], module.headline) if self.curves.rows else []
-        if share is not None and (trained := share - self._epochs_before / trainer.max_epochs) > 0:
-            words += [self._dot, duration((self._drawn_at - self._began) / trained * (1 - share)), "left"]
-        self.console.print(Text(f"{self.line_prefix}{' '.join(words)}"), end=end)
+            epoch, bar = f"{epoch}/{trainer.max_epochs}", self._done * filled + self._rest * (WIDTH - filled)
+            if (trained := share - self._epochs_before / trainer.max_epochs) > 0:
+                left = f"{self._dot} {duration((self._drawn_at - self._began) / trained * (1 - share))} left"
+        self.console.print(Text(self._fitted(epoch, bar, shown, left)), end=end)
+
+    def _fitted(self, epoch: str, bar: str, shown: list[str], left: str) -> str:
+        """The line, in a terminal no longer than a row of it, which would otherwise scroll."""
+        while True:
+            line = self.line_prefix + " ".join(filter(None, [epoch, bar, *shown, left]))
+            if not self.console.is_terminal or cell_len(line) < self.console.width or not (bar or shown):
+                return line
+            bar, shown = "", shown if bar else shown[:-1]
 
     def _share(self, trainer: L.Trainer) -> float | None:
         """The share of the run's batches that are trained; None if the run has no last epoch."""
@@ -76,10 +93,10 @@ class Progress(Checkpoint):
 
 
 def numbers(row: dict[str, float], headline: str) -> list[str]:
-    """The main numbers of an epoch, as "loss 0.20", "accuracy 0.774"; of the validation split where there is one."""
+    """The main numbers of an epoch, as "loss 0.200", "accuracy 0.774"; of the validation split where there is one."""
     split = next((split for split in ("validation", "dev") if f"{split}/{headline}" in row), "test")
     shown = [
-        ("loss", "train/loss", ".3g"),
+        ("loss", "train/loss", ".3f"),
         (headline, f"{split}/{headline}", ".3f"),
         ("sparsity", f"{split}/sparsity", ".2f"),
         *((name, name, ".2f") for name in PARAMETERS),

@@ -13,22 +13,24 @@ from experiments.durations import duration
 from experiments.record import RecordError
 from experiments.settings import ActivationSettings
 from tests.experiments.building import classifier, digits, stock_trainer
+from tests.sharmix.cases import for_every
 
 ROW = {"epoch": 3, "train/loss": 2.3141, "test/accuracy": 0.3117, "test/sparsity": 0.718, "q": 1.4142, "r": 1.6251}
 
 
 def test_a_line_holds_the_loss_the_numbers_of_validation_or_test_and_the_learned_orders():
-    assert numbers(ROW, "accuracy") == ["loss 2.31", "accuracy 0.312", "sparsity 0.72", "q 1.41", "r 1.63"]
+    assert numbers(ROW, "accuracy") == ["loss 2.314", "accuracy 0.312", "sparsity 0.72", "q 1.41", "r 1.63"]
     shown = numbers(ROW | {"validation/accuracy": 0.25, "validation/sparsity": 0.1}, "accuracy")
     assert shown[1:3] == ["accuracy 0.250", "sparsity 0.10"]
     dev = {"train/loss": 0.05, "dev/bleu": 31.25, "test/bleu": 30.0, "dev/sparsity": 0.9996, "tau": 0.5}
-    assert numbers(dev, "bleu") == ["loss 0.05", "bleu 31.250", "sparsity 1.00", "tau 0.50"]
+    assert numbers(dev, "bleu") == ["loss 0.050", "bleu 31.250", "sparsity 1.00", "tau 0.50"]
 
 
-def printed(progress, encoding="utf-8", terminal=False, checkpoint=None):
+def printed(progress, encoding="utf-8", terminal=False, checkpoint=None, width=120):
     """What a training of two epochs prints, from a checkpoint if one is given."""
     out = io.TextIOWrapper(io.BytesIO(), encoding, newline="")
-    curves, console = Curves(), Console(file=out, force_terminal=terminal, color_system=None, soft_wrap=True)
+    options = {"force_terminal": terminal, "color_system": None, "soft_wrap": True, "width": width}
+    curves, console = Curves(), Console(file=out, **options)
     callback = Progress(curves, console, "[2/3] ", progress)
     trainer = stock_trainer(callbacks=[curves, callback], enable_checkpointing=True)
     trainer.fit(classifier(), digits(), ckpt_path=checkpoint)
@@ -48,8 +50,33 @@ def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path):
 def test_the_line_moves_within_an_epoch_where_it_is_asked_for():
     assert "\r" not in printed("auto")
     moving = printed("bar", terminal=True)
-    assert "epoch 1/2" in moving.partition("\r")[0]
+    assert "epoch 1/2" in moving.split("\r")[1]
     assert moving.count("\n") == 2
+
+
+@for_every(width=[40, 60, 80, 100, 120])
+def test_no_row_of_a_terminal_scrolls(width):
+    pieces = re.split("[\r\n]", re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", printed("bar", terminal=True, width=width)))
+    assert max(map(len, pieces)) < width
+    last = [piece for piece in pieces if piece][-1]
+    assert "epoch 2/2" in last
+    assert last.endswith("s left")
+    assert ("━" in last) == (width > 80)
+    assert ("sparsity" in last) == (width > 60)
+
+
+def test_an_interrupted_line_is_cleared(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Curves, "on_train_epoch_end", interrupt)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=None, width=80)
+    curves = Curves()
+    trainer = stock_trainer(callbacks=[curves, Progress(curves, console, "", "bar")], enable_checkpointing=True)
+    with pytest.raises((SystemExit, KeyboardInterrupt)):
+        trainer.fit(classifier(), digits())
+    assert out.getvalue().endswith("\x1b[2K\r")
 
 
 def test_an_ascii_terminal_gets_a_bar_of_ascii():
