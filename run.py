@@ -7,7 +7,11 @@ python run.py --help
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+if not find_spec("hydra"):
+    sys.exit("run.py needs the project's packages: run `make setup`, then `source .venv/bin/activate`")
 
 import hydra
 from hydra.core.hydra_config import HydraConfig

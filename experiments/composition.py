@@ -21,6 +21,8 @@ from experiments.settings import RunSettings, checked_settings, get_class_or_fun
 @contextmanager
 def composing() -> Iterator[None]:
     """Turn any error outside of runs into a ConfigurationError: it is of the command line or a file of settings."""
+    if any(argument.partition("=")[0] == "--experiment" for argument in sys.argv[1:]):
+        raise ConfigurationError("--experiment: a setting has no dashes; give experiment=NAME")  # or Hydra reruns a job
     try:
         yield
     except Exception as error:

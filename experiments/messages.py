@@ -20,6 +20,9 @@ from experiments.errors import UserError
 STARTS_AGAIN = "the same command starts again where this one did"
 FAILED_RUNS = "the runs named above have failed"
 _ADVICE = ", set env var HYDRA_FULL_ERROR=1 to see chained exception"  # of Hydra; `one_message` has set it
+_SEVERAL = re.compile(r"Ambiguous value for argument '(.*)'")
+_NO_SETTING = re.compile(r"Error parsing override '([\w/.-]+)'\nmissing EQUAL")
+_NO_OPTION = re.compile(r"Could not find '(\w+)/(\w+)'.*Available options in '\w+':([^']*)")
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
 
 
@@ -79,6 +82,14 @@ def _message_of_hydra(error: Exception) -> str:
     key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     own, cause = (re.split(r"\n *(?:full_key|Config search path)", str(one))[0].strip() for one in (error, key_error))
     lines = own.replace(":\n\t", ": ").replace("\n\t", ", ").replace(_ADVICE, "").splitlines()
+    if found := _SEVERAL.match(own):
+        return f"{found[1]}: several values; add -m to run each, or write [VALUE,VALUE] for a list"
+    if found := _NO_SETTING.match(own):
+        return f"{found[1]} is no setting; a setting is NAME=VALUE, such as experiment={found[1]}"
+    if found := _NO_OPTION.search(" ".join(lines)):
+        group, name, names = found.groups()
+        close = difflib.get_close_matches(name, re.split(r"[\s,]+", names.strip()), n=1)
+        lines[0] += f"; did you mean {group}={close[0]}?" if close else ""
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
         known = {str(key).lower(): str(key) for key in key_error.parent_node}
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)

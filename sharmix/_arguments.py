@@ -17,7 +17,7 @@ Order = float | Tensor
 
 HALF = (torch.float16, torch.bfloat16)
 MOST_Q = 1000.0  # for larger q the rounding of p, times q, is more than 1e-13
-_CHECKS_EVERYWHERE = "1" in (os.environ.get("SHARMIX_CHECK"), os.environ.get("CUDA_LAUNCH_BLOCKING"))
+CHECKS_EVERYWHERE = "1" in (os.environ.get("SHARMIX_CHECK"), os.environ.get("CUDA_LAUNCH_BLOCKING"))
 
 # The range of each order: its least value, whether that value itself is allowed, and its largest value.
 _ALLOWED = {
@@ -39,7 +39,7 @@ def may_read(values: Tensor) -> bool:
     On a GPU the host would wait for all work before them. So they are read there only with SHARMIX_CHECK=1, or with
     CUDA_LAUNCH_BLOCKING=1, where the host waits anyway. Otherwise a value that is not allowed makes its row NaN.
     """
-    return values.is_cpu or (_CHECKS_EVERYWHERE and not values.is_meta)
+    return values.is_cpu or (CHECKS_EVERYWHERE and not values.is_meta)
 
 
 def as_tensor(value: float) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sharmix import functional
+from sharmix import _arguments, functional
 from sharmix._arguments import widened
 from sharmix._caller import current_caller, is_last_derivative
 from sharmix._learned_range import RANGES
@@ -19,6 +19,8 @@ from sharmix._operators.backend import backend
 from sharmix._operators.orders import Orders, is_concave
 from sharmix._private_torch import is_plain_tensor
 from sharmix.activations import Entmax, SharmaMittal
+
+_LEAST_Q = RANGES["q"][0]  # nearer to 1 the gradients lose digits, as 1/(q − 1)
 
 
 def attention_in_kernels(
@@ -41,7 +43,8 @@ def attention_in_kernels(
         leading: the leading dimensions of the scores.
     """
     given = [query, key, value] if mask is None else [query, key, value, mask]
-    if len({query.dtype, key.dtype, value.dtype}) > 1 or not 0 < scale < inf or not all(map(is_plain_tensor, given)):
+    is_plain = isinstance(scale, int | float) and 0 < scale < inf and all(map(is_plain_tensor, given))
+    if not is_plain or len({one.device for one in given}) > 1 or len({query.dtype, key.dtype, value.dtype}) > 1:
         return None
     if mask is not None and (mask.dtype != torch.bool or mask.shape[-2] > 1 or (mask.dim() > 2 and mask.shape[-3] > 1)):
         return None
@@ -64,8 +67,13 @@ def attention_in_kernels(
 
 
 def can_be_in_kernels(query: Tensor, activation: object) -> bool:
-    """Whether there are kernels for the device and this sort of activation, and the caller is plain."""
-    return isinstance(activation, SharmaMittal) and backend(query.device) == "triton" and current_caller().is_plain
+    """Whether there are kernels for the device and this sort of activation, and the caller is plain.
+
+    In the checked mode there are none: the other ways raise an error that names a wrong order.
+    """
+    if not isinstance(activation, SharmaMittal) or _arguments.CHECKS_EVERYWHERE:
+        return False
+    return backend(query.device) == "triton" and current_caller().is_plain
 
 
 def _kernels() -> Any:
@@ -89,7 +97,7 @@ def _known_orders(activation: SharmaMittal, heads: int, device: torch.device) ->
     (least_q, most_q), (least_r, most_r) = _range_of(q, "q"), _range_of(r, "r")
     # With nonconcave="error" a head whose orders leave the concave region is NaN anyway.
     stays_concave = activation.nonconcave == "error" or is_concave(most_q, least_r)
-    is_smooth = least_q > 1 and most_q <= 2 and stays_concave and most_r <= MOST_SMOOTH_R
+    is_smooth = least_q >= _LEAST_Q and most_q <= 2 and stays_concave and most_r <= MOST_SMOOTH_R
     numbers = [order if isinstance(order, Tensor) else float(order) for order in orders]
     return (numbers[0], numbers[1], numbers[2]) if is_smooth else None
 

@@ -18,6 +18,7 @@ ORDERS = (1.01, 2.0)  # the paper's appendix E.4
 RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}  # half-open
 
 _ROUNDING = torch.finfo(torch.bfloat16).eps / 2  # the relative rounding of a checkpoint in the coarsest dtype
+_STEPS = "_steps_without"  # of a module: the steps of optimizers that left it out; infinite once one has it
 _learning: set[ref[nn.Module]] = set()  # a WeakSet cannot be iterated over while other threads build modules
 
 
@@ -43,6 +44,15 @@ class Learning(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *arguments)
         for name, parameter in _learned_parameters(self):
             _correct(parameter, name, prefix + name)
+        fixed = [
+            name for name in RANGES if prefix + name in state_dict and isinstance(getattr(self, name, None), float)
+        ]
+        if fixed:
+            error_messages: list[str] = arguments[-1]
+            error_messages.append(
+                f"{', '.join(prefix + name for name in fixed)}: learned in this state, and a number in this "
+                f"{type(self).__name__}; build it with learned={fixed}"
+            )
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -125,9 +135,23 @@ def _project_owned(optimizer: Optimizer, *_: object) -> None:
     """
     owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     for module in filter(None, (reference() for reference in _learning.copy())):
+        left = []
         for name, parameter in _learned_parameters(module):
             if id(parameter) in owned:
                 parameter.clamp_(*limits(name, parameter.dtype))
+                module.__dict__[_STEPS] = math.inf
+            elif parameter.grad is not None:
+                left.append(name)
+        if left:
+            _count_step_without(module, left)
+
+
+def _count_step_without(module: nn.Module, left: Sequence[str]) -> None:
+    """Warn at the second step that leaves out a module: the first may be of the first of two optimizers."""
+    module.__dict__[_STEPS] = steps = module.__dict__.get(_STEPS, 0) + 1
+    if steps == 2:
+        message = f"no optimizer has the learned {' and '.join(left)} of {type(module).__name__}, which get gradients"
+        warnings.warn(f"{message}; give it the parameters of the criterion or activation, too", stacklevel=3)
 
 
 def _project_in_closure(

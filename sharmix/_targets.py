@@ -39,7 +39,7 @@ def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits")
     allowed = shape if soft else shape[:dim] + shape[dim:][1:]
     if targets.shape != allowed:
         where = f", classes along dim={dim}" if name == "logits" else ""
-        one_hot = "; if these are one-hot, convert them with .float() or pass the class indices"
+        one_hot = "; if these are one-hot, convert them with .float(), and divide several labels by their number"
         raise ValueError(
             f"{'probabilities' if soft else 'class indices'} of shape {tuple(targets.shape)} do not match {name} of "
             f"shape {tuple(shape)}{where}; they must be of shape {tuple(allowed)}"

@@ -335,6 +335,7 @@ class Normmax(Entmax):
         return functional.normmax_orders(*values)
 
 
+@register("sharmix")
 @register("sharmix_fixed")
 @register("sharmix_learned", learned=True)
 class SharMiX(SharmaMittal):

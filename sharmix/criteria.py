@@ -92,6 +92,11 @@ class FenchelYoungLoss(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in usual if getattr(self, name) != usual[name])
 
 
+def _of_activation(name: str) -> property:
+    """An attribute of the activation, which is set there."""
+    return property(lambda criterion: getattr(criterion.activation, name), doc=f"`{name}` of the activation.")
+
+
 class SharMiXLoss(FenchelYoungLoss):
     """The loss of SharMiX, with fixed or learned orders q and r.
 
@@ -127,6 +132,8 @@ class SharMiXLoss(FenchelYoungLoss):
         activation = SharMiX(q, r, temperature, learned=learned, objective=objective, nonconcave=nonconcave)
         super().__init__(activation, **options)
 
+    q, r, temperature = map(_of_activation, ("q", "r", "temperature"))
+
 
 class EntmaxLoss(FenchelYoungLoss):
     """The loss of α-entmax, with a fixed or a learned order α.
@@ -157,6 +164,8 @@ class EntmaxLoss(FenchelYoungLoss):
     ) -> None:
         super().__init__(Entmax(alpha=alpha, learned=learned, objective=objective), **options)
 
+    alpha = _of_activation("alpha")
+
 
 class NormmaxLoss(FenchelYoungLoss):
     """The loss of α-normmax, with a fixed or a learned order α.
@@ -186,6 +195,8 @@ class NormmaxLoss(FenchelYoungLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(Normmax(alpha=alpha, learned=learned, objective=objective), **options)
+
+    alpha = _of_activation("alpha")
 
 
 class SparsemaxLoss(FenchelYoungLoss):
@@ -227,3 +238,5 @@ class AlphaReLULoss(FenchelYoungLoss):
 
     def __init__(self, *, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
         super().__init__(AlphaReLU(alpha=alpha, tau=tau), **options)
+
+    alpha, tau = map(_of_activation, ("alpha", "tau"))

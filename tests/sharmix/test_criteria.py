@@ -110,3 +110,16 @@ def test_skorch_which_knows_cross_entropy_by_its_class_gives_probabilities_with_
     np.testing.assert_array_equal(net.predict_proba(x), sharmix.entmax(logits))
     net.set_params(predict_nonlinearity=lambda z: net.criterion_.activation(z))
     np.testing.assert_array_equal(net.predict_proba(x), net.criterion_.activation(logits).detach())
+
+
+def test_a_criterion_shows_the_orders_of_its_activation():
+    for criterion, names in (
+        (sharmix.SharMiXLoss(q=1.5, r=1.75, learned=True), ("q", "r", "temperature")),
+        (sharmix.EntmaxLoss(alpha=1.75), ("alpha",)),
+        (sharmix.NormmaxLoss(), ("alpha",)),
+        (sharmix.AlphaReLULoss(tau=0.3), ("alpha", "tau")),
+    ):
+        for name in names:
+            assert getattr(criterion, name) is getattr(criterion.activation, name)
+            with pytest.raises(AttributeError, match="no setter"):
+                setattr(criterion, name, 2.0)

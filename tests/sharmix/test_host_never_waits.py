@@ -269,7 +269,7 @@ def test_attention(device):
 
 
 def test_the_checked_mode_reads_values(monkeypatch):
-    monkeypatch.setattr(_arguments, "_CHECKS_EVERYWHERE", True)
+    monkeypatch.setattr(_arguments, "CHECKS_EVERYWHERE", True)
     with Unreadable(), pytest.raises(DataDependentOutputException):
         sharmix.fenchel_young_loss(logits("cuda"), labels("cuda"), label_smoothing=0.1)
 
@@ -278,7 +278,7 @@ def test_the_checked_mode_reads_values(monkeypatch):
 @pytest.mark.parametrize("name", ["SHARMIX_CHECK", "CUDA_LAUNCH_BLOCKING"])
 def test_the_environment_chooses_the_checked_mode(name):
     for value in ("0", "1"):
-        code = f"from sharmix import _arguments; assert _arguments._CHECKS_EVERYWHERE is {value == '1'}"
+        code = f"from sharmix import _arguments; assert _arguments.CHECKS_EVERYWHERE is {value == '1'}"
         environment = {key: it for key, it in os.environ.items() if key != "CUDA_LAUNCH_BLOCKING"} | {name: value}
         subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
 

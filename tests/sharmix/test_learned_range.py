@@ -34,6 +34,38 @@ OPTIMIZERS = {
 }
 
 
+def test_orders_that_no_optimizer_has_are_named_once_at_its_second_step():
+    def steps(optimizers, criterion):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                criterion(layer(torch.ones(2, 4)), torch.tensor([0, 1])).backward()
+                for optimizer in optimizers:
+                    optimizer.step()
+        return [str(one.message) for one in caught]
+
+    layer = nn.Linear(4, 3)
+    network = torch.optim.SGD(layer.parameters(), lr=0.1)
+    forgotten = sharmix.SharMiXLoss(learned=True)
+    (said,) = steps([network], forgotten)
+    assert said.startswith("no optimizer has the learned q and r of SharMiX, which get gradients; give it")
+    assert steps([network], forgotten) == []
+    in_turns = sharmix.SharMiXLoss(learned=True)
+    assert steps([network, torch.optim.SGD(in_turns.parameters(), lr=0.1)], in_turns) == []
+    frozen = sharmix.SharMiXLoss(learned=True).requires_grad_(False)
+    assert steps([network], frozen) == []
+
+
+def test_a_learned_state_for_fixed_orders_says_how_to_build_them():
+    state = sharmix.SharMiXLoss(learned=True).state_dict()
+    message = (
+        r"activation.q, activation.r: learned in this state, and a number in this SharMiX; build .*learned=\['q', 'r'\]"
+    )
+    with pytest.raises(RuntimeError, match=message):
+        sharmix.SharMiXLoss().load_state_dict(state)
+    sharmix.SharMiXLoss(learned=True).load_state_dict(state)
+
+
 class Network(nn.Module):
     """A linear layer under the loss of learned orders, on fixed examples [16, 4 heads, 5 classes]."""
 

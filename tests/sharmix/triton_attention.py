@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix import _attention_in_kernels, _learned_range
+from sharmix import _arguments, _attention_in_kernels, _learned_range
 from sharmix._operators.triton import attention
 from tests.sharmix.cases import every_case
 from tests.sharmix.interpreter import INTERPRETED, patch_the_language_once_a_launch  # noqa: F401 (a fixture)
@@ -269,7 +269,9 @@ def test_what_the_kernels_do_not_take_goes_another_way(calls):
     ):
         sharmix.attention(numbers, numbers, numbers, act)
     sharmix.attention(*[numbers.double()] * 3, "entmax")
+    sharmix.attention(numbers, numbers, numbers, sharmix.SharMiX(1.001, 1.5))  # whose gradients would lose digits
     for options in (
+        {"scale": torch.tensor(0.3)},
         {"attn_mask": torch.ones(6, 6, dtype=torch.bool)},
         {"attn_mask": torch.ones(2, 1, 6, dtype=torch.bool)},
         {"attn_mask": torch.zeros(1, 6)},
@@ -280,6 +282,12 @@ def test_what_the_kernels_do_not_take_goes_another_way(calls):
     wide = torch.randn(2, 6, 129)
     sharmix.attention(wide, wide, wide, "entmax")
     sharmix.attention(*[numbers.bfloat16()] * 3, "entmax", length_scale=sharmix.LogLengthScale(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "_MOST_BLOCKS", 0)
+        sharmix.attention(numbers, numbers, numbers, "entmax")
+        patch.undo()
+        patch.setattr(_arguments, "CHECKS_EVERYWHERE", True)
+        sharmix.attention(numbers, numbers, numbers, "entmax")
     assert not calls
     learned = sharmix.SharMiX(learned=True)
     with pytest.MonkeyPatch.context() as patch:

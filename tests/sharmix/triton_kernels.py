@@ -258,7 +258,7 @@ def test_the_gradient_of_a_sum_is_zero_where_the_slopes_of_tied_rows_leave_singl
 
 @pytest.mark.parametrize("label", [-1, 7, 10**12])
 def test_a_label_that_is_no_class_is_named_in_the_checked_mode(monkeypatch, label):
-    monkeypatch.setattr(_arguments, "_CHECKS_EVERYWHERE", True)
+    monkeypatch.setattr(_arguments, "CHECKS_EVERYWHERE", True)
     z, y = torch.zeros(3, 7, device=DEVICE), torch.tensor([6, -100, label], device=DEVICE)
     with pytest.raises(ValueError, match=f"label {label} is out of range for 7 classes"):
         sharmix.fenchel_young_loss(z, y)

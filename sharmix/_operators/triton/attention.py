@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from sharmix._operators.orders import Orders
 from sharmix._operators.triton import equation, solving
 from sharmix._operators.triton.attention_backward import Above, keys_backward, queries_backward
 from sharmix._operators.triton.attention_forward import Inputs, Kept, Kind, Lists, attention_forward
-from sharmix._operators.triton.launch import launch
+from sharmix._operators.triton.launch import ceiling, launch, power_of_two
 
 _PROGRAMS = 2  # of the forward pass on a multiprocessor at the same time
 _AT_ONCE = 32  # queries of `keys_backward`: 64 spill registers
 _SHARED = {2: 96, 4: 160}  # KiB of memory that a program shares, by the bytes of a number
+_MOST_BLOCKS = 2**15 - 1  # of queries or keys, whose numbers are int16
 MOST_HEAD = 128  # the size of a head
 
 
@@ -53,7 +53,7 @@ def forward(problem: Problem, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     inputs, kind, blocks = _prepared(problem)
     query, value = problem.query, problem.value
     batch, heads, rows, _ = query.shape
-    down, across = triton.cdiv(rows, kind.rows), triton.cdiv(inputs.columns, kind.columns)
+    down, across = ceiling(rows, kind.rows), ceiling(inputs.columns, kind.columns)
     tiles, device = batch * heads * down, query.device
     programs = min(tiles, max(1, _PROGRAMS * solving.multiprocessors(device)))
     output = value.new_empty(batch, heads, rows, kind.value_head)
@@ -78,7 +78,7 @@ def backward(
     inputs, kind, blocks = _prepared(problem)
     kept, lists, query = Kept(*saved[:2]), Lists(*saved[2:]), problem.query
     (batch, heads, rows, _), others = query.shape, problem.key.shape[1]
-    down, across = triton.cdiv(rows, kind.rows), triton.cdiv(inputs.columns, kind.columns)
+    down, across = ceiling(rows, kind.rows), ceiling(inputs.columns, kind.columns)
     by_query, numbers = torch.empty_like(query), _memory(query, torch.float32, 7, batch * heads, rows)
     by_orders = _memory(query, torch.float32, 3, batch, heads, rows) if wants_orders else None
     by_key = by_value = None
@@ -97,9 +97,12 @@ def backward(
 
 
 def fits(query: Tensor, value: Tensor) -> bool:
-    """Whether the kernels take these dtypes and sizes of heads, and have room on the device."""
+    """Whether the kernels take these dtypes, sizes of heads and numbers of blocks, and have room on the device."""
     dtypes = torch.float32, torch.bfloat16, torch.float16
     if query.dtype not in dtypes or not 0 < max(query.shape[-1], value.shape[-1]) <= MOST_HEAD:
+        return False
+    blocks = _blocks_of(query, value)
+    if max(ceiling(query.shape[-2], blocks.rows), ceiling(value.shape[-2], blocks.columns)) > _MOST_BLOCKS:
         return False
     return not query.is_cuda or _shared_memory(query.device) >= _SHARED[query.element_size()] << 10
 
@@ -116,7 +119,7 @@ def _prepared(problem: Problem) -> tuple[Inputs, Kind, Blocks]:
     blocks, is_exact = _blocks_of(query, value), query.dtype == torch.float32
     seen = None if mask is None else mask.contiguous().view(torch.uint8)
     inputs = Inputs(query, key, value, seen, scale, heads, heads // others, rows, columns)
-    widths = [max(16, triton.next_power_of_2(size)) for size in (head, value_head)]
+    widths = [max(16, power_of_two(size)) for size in (head, value_head)]
     sizes = head, value_head, *widths, blocks.rows, blocks.columns
     precision = "tf32x3" if is_exact else "tf32"
     kind = Kind(solving.beta_of(orders[0]), is_causal, mask is not None, is_exact, precision, *sizes)
@@ -149,10 +152,10 @@ def _memory(like: Tensor, dtype: torch.dtype, *shape: int) -> Tensor:
 @functools.cache
 def has_wgmma(device: torch.device) -> bool:
     """Whether the device multiplies as an H100 does, where products hold fewer registers."""
-    return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] >= 9
+    return device.type != "cuda" or torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 
 @functools.cache
 def _shared_memory(device: torch.device) -> int:
     """Bytes that a program can have."""
-    return triton.runtime.driver.active.utils.get_device_properties(device.index)["max_shared_mem"]
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin

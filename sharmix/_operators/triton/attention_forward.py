@@ -154,7 +154,8 @@ def attention_forward(inputs, orders, output, kept, lists, tops, tiles, KIND: tl
             total += step / delta * less
             power_u -= step * ((1 / delta + 1) * power_u + less / delta)
             store_tile(kept.spread, head, start, inputs.rows, spread, KIND.value_head, KIND.value_width, KIND.rows)
-            at, stride = kept.numbers + head * inputs.rows + block.row, tiles.to(tl.int64) // query_blocks * inputs.rows
+            at = kept.numbers + head * inputs.rows + block.row
+            stride = tl.cast(tiles, tl.int64) // query_blocks * inputs.rows  # Triton makes a constant of one tile
             inside = block.row < inputs.rows
             tl.store(at, y + step, mask=inside)
             tl.store(at + stride, tl.where(none, float("inf"), top), mask=inside)
