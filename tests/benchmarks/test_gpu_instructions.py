@@ -55,6 +55,14 @@ def test_the_record_keeps_the_promises(version, arch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+def test_attention_of_one_block_of_queries_compiles():
+    """Triton makes a constant of an argument that is 1, which the interpreter does not."""
+    counted = gpu_instructions.count(90, [("attention", (16, 64), "bfloat16", "β = 4")])
+    assert len(counted) == 3
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [triton.__version__, OLDEST])
 def test_all_kernels_are_as_recorded(version):
     environment = os.environ.copy()
