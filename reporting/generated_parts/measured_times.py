@@ -33,17 +33,12 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
     measured, table = f"([measured]({to_root}{MAPS}.md))", f"([Table 6]({to_root}{TABLE_6}.md))"
     slow_small, slow_dense = (number(ratios[*cell, SHARMIX], 1) for cell in (small, dense))
     nonconcave = number(ratios[*dense, "SharMiX (1.75, 1.25)"], 0)
-    losses = pd.read_csv(root / GPU_LOSSES).query("rows == 4096 and classes == 32000 and contender == @SHARMIX")
-    of_scale = losses.set_index(["scale", "dtype"])["median_ratio"]
-    sparse_on_gpu, dense_on_gpu = (
-        [number(of_scale[scale, dtype], 2) for dtype in ("float32", "bfloat16")] for scale in (2.0, 0.05)
-    )
+    losses = pd.read_csv(root / GPU_LOSSES).set_index(["rows", "classes", "scale", "dtype", "contender"])
+    on_a_gpu = number(losses["median_ratio"][4096, 32000, 2.0, "float32", SHARMIX], 2)
     lines = {
-        "loss": "A **cheap loss over a large vocabulary**: where few logits are near the largest, loss and gradient "
-        f"take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one CPU core, for 512 × 32,000 logits "
-        f"{measured}. On an H100, for 4,096 × 32,000 logits, they take {' and '.join(sparse_on_gpu)} of its time in "
-        f"float32 and in bfloat16, and where all logits matter {' and '.join(dense_on_gpu)} "
-        f"([GPU]({to_root}docs/speed.md#on-a-gpu-with-cuda)).",
+        "loss": "A **cheap loss over a large vocabulary**: where few of 32,000 logits are near the largest, loss and "
+        f"gradient take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one CPU core {measured}, and "
+        f"{on_a_gpu} on an H100 ([measured]({to_root}docs/speed.md#on-a-gpu-with-cuda)), in float32.",
         "package": f"**{package}** times faster than the `entmax` package at its default, which sorts the 100 largest "
         f"logits of a row: 1.5-entmax's loss of the same logits {measured}. A whole training step of translation takes "
         f"{whole} times as long with the package {table}. Where it sorts whole rows, its loss takes {full_sort} times "
