@@ -134,7 +134,7 @@ bench: setup  ## time of maps and losses (20 minutes; QUICK=1: 30 seconds)
 attention: setup  ## time and memory of attention by length (12 minutes)
 	$(BIN)/python -m benchmarks.attention $(if $(QUICK),--quick --folder outputs/benchmarks)
 
-trained_heads: setup  ## keys that trained heads use; RUNS=FOLDERS of translation runs
+trained_heads: setup  ## keys that trained heads use; RUNS=FOLDERS
 	$(BIN)/python -m benchmarks.trained_heads $(RUNS) $(if $(DATA),--data $(DATA))
 
 gpu: setup  ## test and time the CUDA kernels beside others (10 minutes)

@@ -335,7 +335,6 @@ class Normmax(Entmax):
         return functional.normmax_orders(*values)
 
 
-@register("sharmix")
 @register("sharmix_fixed")
 @register("sharmix_learned", learned=True)
 class SharMiX(SharmaMittal):

@@ -26,7 +26,7 @@ class Tempered(sharmix.Activation):
     ("name", "parameters", "error", "message"),
     [
         ("sparsemx", {}, ValueError, ".*".join(["'sparsemx'", "did you mean sparsemax", *NAMES])),
-        ("SharMiX", {}, ValueError, "did you mean sharmix or"),
+        ("SharMiX", {}, ValueError, "did you mean sharmix_"),
         ("entmax", {"alpah": 1.5}, ValueError, "alpah.*alpha"),
         ("softmax", {"alpha": 1.5}, ValueError, "softmax.*alpha"),
         ("tests.sharmix.test_registry.Absent", {}, ValueError, "tests.sharmix.test_registry.Absent"),
