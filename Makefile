@@ -135,7 +135,7 @@ attention: setup  ## time and memory of attention by length (12 minutes)
 	$(BIN)/python -m benchmarks.attention $(if $(QUICK),--quick --folder outputs/benchmarks)
 
 trained_heads: setup  ## keys that trained heads use; RUNS=FOLDERS
-	$(BIN)/python -m benchmarks.trained_heads $(RUNS) $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.trained_heads $(RUNS)
 
 gpu: setup  ## test and time the CUDA kernels beside others (10 minutes)
 	$(BIN)/python -m benchmarks.gpu_packages

@@ -1,6 +1,6 @@
 """How few keys trained heads use, and what attention in blocks gains by it: the encoder's attention of finished runs.
 
-python -m benchmarks.trained_heads outputs/copy/softmax-0123456789ab/seed-21 [FOLDER ...] --data FOLDER
+python -m benchmarks.trained_heads outputs/copy/softmax-0123456789ab/seed-21 [FOLDER ...]
 """
 
 import time
@@ -93,11 +93,11 @@ def times(activation: sharmix.Activation, given: tuple[Tensor, ...], calls: int)
     return {name: fastest[name] / fastest["softmax"] for name in ("ratio", "ratio_whole")}
 
 
-def measure(folders: Sequence[str], data_folder: str | None, settings: Mapping[str, Any]) -> Iterator[Row]:
+def measure(folders: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Row]:
     """Two rows for each run and layer: of sentences, and of one text."""
     torch.set_num_threads(1)
     for folder in tqdm(folders, "runs"):
-        module, data = load_run(folder, data_folder)
+        module, data = load_run(folder)
         model: Any = module.evaluated
         attentions = [layer.self_attention for layer in model.encoder]
         sentences, _ = data.data.test.read(torch.arange(settings["sentences"]), torch.arange(settings["sentences"]))
@@ -129,9 +129,8 @@ def main() -> None:
     """Command line: measure, write the CSV, and make its page."""
     parser = command_line("trained_heads", __doc__)
     parser.add_argument("runs", nargs="+", metavar="FOLDER", help="a finished run of a translation model")
-    parser.add_argument("--data", help="the folder of the data sets, if it has moved")
     options = parser.parse_args()
-    rows = measure(options.runs, options.data, options.settings)
+    rows = measure(options.runs, options.settings)
     publish("trained_heads", rows, options.folder / "trained_heads.csv", lambda data: page(data, options.settings))
 
 

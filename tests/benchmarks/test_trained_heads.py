@@ -31,9 +31,9 @@ def test_padding_is_neither_a_query_nor_a_key():
 
 def test_each_layer_of_a_run_is_measured_on_sentences_and_on_a_text(monkeypatch):
     data = copies()
-    monkeypatch.setattr(trained_heads, "load_run", lambda folder, _: (translator(data).eval(), data))
+    monkeypatch.setattr(trained_heads, "load_run", lambda folder: (translator(data).eval(), data))
     settings = load_settings("trained_heads") | {"sentences": 4, "tokens": 40, "rows": 8, "calls": 1}
-    sentences, text = trained_heads.measure(["outputs/copy/softmax/seed-0"], None, settings)
+    sentences, text = trained_heads.measure(["outputs/copy/softmax/seed-0"], settings)
     for row in (sentences, text):
         assert (row["experiment"], row["attention"], row["layer"]) == ("copy", "Softmax", 1)
         assert row["lowest_query"] == row["lowest_block"] == 1
