@@ -24,7 +24,8 @@ from reporting.text.markdown import paragraph
 from sharmix._attention import attend
 
 _ABOUT = (
-    "Of the encoder's heads after training: the share of the keys that have a weight for a query, and that have one "
+    "Of the encoder's heads after `python run.py experiment=RUN attention=ATTENTION seed=SEED`: the share of the keys "
+    "that have a weight for a query, and that have one "
     "for some query of a block. *Sentences*: {sentences} of test, as in training; each is one block. *Text*: "
     "{tokens:,} tokens of these sentences one after another, much longer than in training, in blocks of {rows} "
     "queries. Shares are medians of the heads, with the lowest and the highest. Times are of the text, forward and "
@@ -108,7 +109,7 @@ def measure(folders: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Row
                 activation = attentions[layer].activation
                 rows = settings["rows"] if kind == "text" else tokens.shape[1]
                 row: Row = {"experiment": Path(folder).parts[-3], "attention": type(activation).__name__, "text": kind}
-                row |= {"layer": layer + 1}
+                row |= {"layer": layer + 1, "seed": int(Path(folder).name.removeprefix("seed-"))}
                 for name, share in zip(("query", "block"), shares(activation, given, rows), strict=True):
                     row |= spread(share.tolist(), name)
                 yield row | (times(activation, given, settings["calls"]) if kind == "text" else {})
@@ -116,7 +117,7 @@ def measure(folders: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Row
 
 def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """The page as Markdown."""
-    names = {"experiment": "run", "attention": "attention", "text": "of", "layer": "layer"}
+    names = {"experiment": "run", "attention": "attention", "seed": "seed", "text": "of", "layer": "layer"}
     shown = data[[*names]].rename(columns=names)
     shown["keys of a query"], shown["keys of a block"] = with_ranges(data, "query"), with_ranges(data, "block")
     for title, column in (("time", "ratio"), ("time, all scores", "ratio_whole")):
