@@ -162,7 +162,7 @@ def _report(
 ) -> str:
     """The table and the advice. `right` tells of which examples the largest logit is the label\'s."""
     draws = torch.randint(len(labels), (RESAMPLES, len(labels)), generator=generator)
-    header = ["output", "Brier", "log loss", "label at 0", "set size", "coverage"]
+    header = ["output", "Brier", "log loss", "at 0", "set size", "coverage"]
     rows, briers, sizes = [header], {}, {}
     for name, p, sets in outputs:
         cells = [name, *["–"] * 5]
@@ -173,7 +173,7 @@ def _report(
             cells[1:4] = str(_bootstrap(briers[name], draws)), log_loss, f"{100 * missed:.1f} %"
         if sets is not None:
             covered, sizes[name] = sets.gather(-1, labels[:, None]).squeeze(-1).double(), sets.sum(-1).double()
-            cells[4:] = str(_bootstrap(sizes[name], draws)), str(_bootstrap(covered, draws))
+            cells[4:] = str(_bootstrap(sizes[name], draws)), f"{covered.mean().item():.3f}"
         rows.append(cells)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
