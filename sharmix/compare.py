@@ -1,17 +1,18 @@
-"""Does a sparse output help on your data? Logits of a trained network, and what each output makes of them.
+"""Does a sparse output help on your data? Softmax and others, of logits you have.
 
 python -m sharmix.compare logits.npy labels.npy
 python -m sharmix.compare logits.pt labels.pt --coverage 0.95
 
-One half of the examples, drawn at random, fits temperatures, orders and sets; the other half measures. Give examples
-that the network was not trained on. Files are .npy, .npz with one array, .pt with one tensor, or .csv without a header.
+Give examples that the network was not trained on. One half of them, drawn at
+random, fits temperatures, orders and sets; the other half measures. Files are
+.npy, .npz with one array, .pt with one tensor, or .csv without a header.
 """
 
 import argparse
 import csv
-import math
 import sys
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from textwrap import fill
@@ -22,25 +23,34 @@ from torch import Tensor
 
 from sharmix import functional
 from sharmix._operators.orders import is_concave
-from sharmix._targets import check_indices, checked_classes
-from sharmix.conformal import SupportPredictor
+from sharmix.conformal import SupportPredictor, checked_labels, rank_of
 
-FEWEST = 20  # examples
-FITTED = 1000  # calibration examples that fit temperatures and orders; more change little and take time
+FITTED = 1000  # examples at most that fit temperatures and orders; more change little and take time
 ORDERS = 1.25, 1.5, 1.75, 2.0  # from which SharMiX's are chosen
 RESAMPLES, CONFIDENCE = 1000, 0.95  # of the bootstrap over examples
+EXPONENTS = 1.5  # of 10, up to which temperatures are tried, both ways
 WIDTH = 79  # characters of a line
-_NEVER = -100
 
 Map = Callable[[Tensor, float], Tensor]  # from logits and a temperature to probabilities
 
 
+class Half(NamedTuple):
+    """Logits [examples, classes] and labels [examples]."""
+
+    logits: Tensor
+    labels: Tensor
+
+    def of_labels(self, values: Tensor) -> Tensor:
+        """Of values [examples, classes] those of the labels, [examples]."""
+        return values.gather(-1, self.labels.unsqueeze(-1)).squeeze(-1)
+
+
 class Output(NamedTuple):
-    """An output as measured on each example; None for what it has not."""
+    """An output of the measured half: probabilities, and sets as booleans, [examples, classes]; None if it has none."""
 
     name: str
-    probabilities: Tensor | None  # [examples, classes]
-    sets: Tensor | None  # bool [examples, classes]
+    probabilities: Tensor | None
+    sets: Tensor | None
 
 
 class Interval(NamedTuple):
@@ -56,76 +66,76 @@ class Interval(NamedTuple):
 
 
 def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0) -> str:
-    """A table of calibrated outputs and candidate sets of logits, and one sentence of advice.
+    """A table of outputs and of sets of classes, and one sentence of advice on probabilities.
 
     Temperatures and SharMiX's orders are those of the least Brier score Σₖ (pₖ − yₖ)², and sets are split conformal
-    ones of the coverage that is asked for, both of one half of the examples. The other half gives the numbers, with
-    half of the width of their 95 % intervals.
+    ones, both of one half of the examples. The other half gives the numbers, with half of the width of their 95 %
+    intervals over these examples.
 
     Args:
         logits: [examples, classes], of examples that the network was not trained on.
-        labels: class indices [examples].
-        coverage: the least probability that a set contains the label.
+        labels: class indices [examples] of an integer type.
+        coverage: the least probability that a set contains the label, 0 < coverage < 1.
         seed: of the halves and of the bootstrap.
 
     Raises:
-        TypeError, ValueError: the shapes, a label or a logit is not allowed, or there are too few examples.
+        TypeError, ValueError: a shape, label, logit or the coverage is not allowed, or the examples are too few for it.
 
-    Source: temperature scaling, Guo et al. (2017); LAC, Sadinle et al. (2019); APS, Romano et al. (2020); supports as
-    sets, docs/math.md, section 8.
+    Source: temperature scaling, Guo et al. (2017); LAC, Sadinle et al. (2019); APS, here without its randomisation,
+    Romano et al. (2020); supports as sets, docs/math.md, section 8.
     """
-    check_indices(logits, labels, "logits")
-    if len(logits) < FEWEST or not logits.isfinite().all():
-        problem = f"{len(logits)} examples are too few, they must be at least {FEWEST}"
-        raise ValueError(problem if len(logits) < FEWEST else "the logits hold a number that is not finite")
-    labels = checked_classes(labels.long(), logits.shape[-1], _NEVER)
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
+    if not isinstance(logits, Tensor) or not isinstance(labels, Tensor) or logits.dim() != 2:
+        raise ValueError("logits must be a tensor [examples, classes], and labels one of class indices [examples]")
+    logits, labels = logits.detach().cpu().float(), checked_labels(labels.cpu(), logits.detach().cpu().float())
+    if not logits.isfinite().all():
+        raise ValueError("the logits hold a number that is not finite in float32")
     generator = torch.Generator().manual_seed(seed)
     fitting, measuring = torch.randperm(len(logits), generator=generator).tensor_split(2)
-    z, y = logits.float(), labels
-    fitted = z[fitting], y[fitting]
-    outputs = [*_softmax_outputs(fitted, z[measuring], coverage), *_sparse_outputs(fitted, z[measuring], coverage)]
-    return _report(outputs, z[measuring].argmax(-1) == y[measuring], y[measuring], coverage, generator)
+    fitted, measured = (Half(logits[half], labels[half]) for half in (fitting, measuring))
+    rank = rank_of(len(fitting), Fraction(str(float(coverage))))
+    if rank > len(fitting):
+        raise ValueError(f"coverage={coverage:g} needs {rank} examples in each half, and there are {len(fitting)}")
+    scale = (fitted.logits.amax(-1) - fitted.logits.mean(-1)).mean().item() or 1.0  # in units of which T is searched
+    outputs = [
+        *_softmax_outputs(fitted, measured.logits, rank, scale),
+        *_sparse_outputs(fitted, measured.logits, coverage, scale),
+    ]
+    return _report(outputs, measured, coverage, generator)
 
 
-def _softmax_outputs(fitted: tuple[Tensor, Tensor], logits: Tensor, coverage: float) -> list[Output]:
-    """Softmax at its temperature, and the sets made from it: the k largest, LAC and APS."""
-    z, y = fitted
-    temperature, _ = _fitted(lambda z, t: (z / t).softmax(-1), fitted)
-    own, p = (z / temperature).softmax(-1), (logits / temperature).softmax(-1)
-    scores = {  # of each class, the less the more it fits
-        "softmax, k largest": lambda p: p.argsort(dim=-1, descending=True, stable=True).argsort(-1).double(),
-        "softmax, LAC": lambda p: 1 - p,
-        "softmax, APS": _mass_before,
+def _softmax_outputs(fitted: Half, logits: Tensor, rank: int, scale: float) -> list[Output]:
+    """Softmax at its temperature, and the sets made from it: the k most probable classes, LAC and APS."""
+    temperature, _ = _fitted(lambda z, t: (z / t).softmax(-1), fitted, scale)
+    scores: dict[str, Callable[[Tensor], Tensor]] = {  # of each class; a set has those with a low one
+        "softmax, k most probable": lambda z: z.argsort(dim=-1, descending=True, stable=True).argsort(-1).double(),
+        "softmax, LAC": lambda z: -(z.double() / temperature).log_softmax(-1),
+        "softmax, APS": lambda z: _mass_before((z.double() / temperature).softmax(-1)),
     }
     sets = []
     for name, score in scores.items():
-        most = _quantile(score(own).gather(-1, y[:, None]).squeeze(-1), coverage)
-        sets.append(Output(name, None, (score(p) <= most) | (p == p.amax(-1, keepdim=True))))
-    return [Output(f"softmax, T {temperature:.3g}", p, None), *sets]
+        most = fitted.of_labels(score(fitted.logits)).kthvalue(rank).values
+        sets.append(Output(name, None, score(logits) <= most))
+    return [Output(f"softmax, T {temperature:.3g}", (logits / temperature).softmax(-1), None), *sets]
 
 
 def _mass_before(p: Tensor) -> Tensor:
-    """The probability of a class and of all that are more probable."""
-    ordered, order = p.sort(-1, descending=True)
-    return torch.empty_like(p).scatter_(-1, order, ordered.cumsum(-1))
+    """The probability of all classes that are more probable than a class."""
+    ordered, order = p.sort(dim=-1, descending=True, stable=True)
+    return torch.empty_like(p).scatter_(-1, order, ordered.cumsum(-1) - ordered)
 
 
-def _quantile(scores: Tensor, coverage: float) -> float:
-    """The ⌈(n + 1) coverage⌉-th smallest score; infinite if there are fewer."""
-    rank = math.ceil((len(scores) + 1) * coverage)
-    return scores.sort().values[rank - 1].item() if rank <= len(scores) else math.inf
-
-
-def _sparse_outputs(fitted: tuple[Tensor, Tensor], logits: Tensor, coverage: float) -> list[Output]:
-    """Sparsemax, 1.5-entmax and SharMiX of the best orders, each at its temperature, and their supports as sets."""
-    pairs = [(q, r) for q, r in product(ORDERS, ORDERS) if is_concave(q, r)]
-    fits = {pair: _fitted(_sharmix(*pair), fitted) for pair in pairs}
-    best = min(pairs, key=lambda pair: fits[pair][1])
+def _sparse_outputs(fitted: Half, logits: Tensor, coverage: float, scale: float) -> list[Output]:
+    """Sparsemax, 1.5-entmax and, last, SharMiX of the best orders, each at its temperature; their supports as sets."""
+    fits = {(q, r): _fitted(_sharmix(q, r), fitted, scale) for q, r in product(ORDERS, ORDERS) if is_concave(q, r)}
+    best = min(fits, key=lambda pair: fits[pair][1])
     named = {"sparsemax": (2.0, 2.0), "1.5-entmax": (1.5, 1.5), f"SharMiX ({best[0]:g}, {best[1]:g})": best}
     outputs = []
     for name, (q, r) in named.items():
-        temperature = float(SupportPredictor(q, r).calibrate(*fitted, coverage).temperature)  # type: ignore[arg-type]
-        supports = _sharmix(q, r)(logits, temperature) > 0 if temperature < math.inf else torch.ones_like(logits) > 0
+        calibrated = SupportPredictor(q, r).calibrate(*fitted, coverage).temperature
+        assert calibrated is not None
+        supports = _sharmix(q, r)(logits, calibrated.item()) > 0
         outputs.append(Output(name, _sharmix(q, r)(logits, fits[q, r][0]), supports))
     return outputs
 
@@ -134,21 +144,21 @@ def _sharmix(q: float, r: float) -> Map:
     return lambda z, t: functional.sharmix(z, q, r, t)
 
 
-def _fitted(output: Map, fitted: tuple[Tensor, Tensor]) -> tuple[float, float]:
+def _fitted(output: Map, fitted: Half, scale: float) -> tuple[float, float]:
     """The temperature of the least Brier score, and that score: a grid of three decades, made finer around its best."""
-    z, y = (one[:FITTED] for one in fitted)
+    half = Half(*(one[:FITTED] for one in fitted))
     scores: dict[float, float] = {}
-    exponents, step = torch.linspace(-1.5, 1.5, 13).tolist(), 0.25
+    exponents, step = torch.linspace(-EXPONENTS, EXPONENTS, 13).tolist(), EXPONENTS / 6
     for _ in range(7):
-        scores |= {at: _brier(output(z, 10**at), y).mean().item() for at in exponents}
+        scores |= {at: _brier(output(half.logits, scale * 10**at), half).mean().item() for at in exponents}
         best, step = min(scores, key=lambda at: scores[at]), step / 2
         exponents = [best - step, best + step]
-    return 10**best, scores[best]
+    return scale * 10**best, scores[best]
 
 
-def _brier(p: Tensor, labels: Tensor) -> Tensor:
+def _brier(p: Tensor, half: Half) -> Tensor:
     """Σₖ (pₖ − yₖ)² of each example."""
-    return (p.square().sum(-1) - 2 * p.gather(-1, labels[:, None]).squeeze(-1) + 1).double()
+    return (p.square().sum(-1) - 2 * half.of_labels(p) + 1).double()
 
 
 def _bootstrap(values: Tensor, draws: Tensor) -> Interval:
@@ -157,69 +167,85 @@ def _bootstrap(values: Tensor, draws: Tensor) -> Interval:
     return Interval(values.mean().item(), low, high)
 
 
-def _report(
-    outputs: Sequence[Output], right: Tensor, labels: Tensor, coverage: float, generator: torch.Generator
-) -> str:
-    """The table and the advice. `right` tells of which examples the largest logit is the label\'s."""
-    draws = torch.randint(len(labels), (RESAMPLES, len(labels)), generator=generator)
-    header = ["output", "Brier", "log loss", "at 0", "set size", "coverage"]
-    rows, briers, sizes = [header], {}, {}
+def _report(outputs: Sequence[Output], measured: Half, coverage: float, generator: torch.Generator) -> str:
+    """The table and the advice."""
+    count = len(measured.labels)
+    draws = torch.randint(count, (RESAMPLES, count), generator=generator)
+    rows, briers = [["output", "Brier", "log loss", "at 0", "set size", "coverage"]], {}
     for name, p, sets in outputs:
         cells = [name, *["–"] * 5]
         if p is not None:
-            of_label, briers[name] = p.gather(-1, labels[:, None]).squeeze(-1), _brier(p, labels)
+            of_label, briers[name] = measured.of_labels(p), _brier(p, measured)
             missed = (of_label == 0).double().mean().item()
-            log_loss = "infinite" if missed else f"{-of_label.log().mean().item():.3f}"
+            log_loss = "infinite" if missed else f"{of_label.log().mean().neg().item():.3f}"
             cells[1:4] = str(_bootstrap(briers[name], draws)), log_loss, f"{100 * missed:.1f} %"
         if sets is not None:
-            covered, sizes[name] = sets.gather(-1, labels[:, None]).squeeze(-1).double(), sets.sum(-1).double()
-            cells[4:] = str(_bootstrap(sizes[name], draws)), f"{covered.mean().item():.3f}"
+            covered = measured.of_labels(sets).double().mean().item()
+            cells[4:] = str(_bootstrap(sets.sum(-1).double(), draws)), f"{covered:.3f}"
         rows.append(cells)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-    about = f"{len(labels)} examples measured, as many fitted; accuracy {_bootstrap(right.double(), draws)}; sets of a "
-    about += f"coverage of {coverage:g}; ± half of the {CONFIDENCE:.0%} interval over examples."
-    advice = [_advice("Probabilities", briers, draws, "Brier"), _advice("Sets", sizes, draws, "classes")]
-    return "\n".join([fill(about, WIDTH), "", *table, "", *(fill(line, WIDTH) for line in advice)])
+    accuracy = _bootstrap((measured.logits.argmax(-1) == measured.labels).double(), draws)
+    about = f"{count} examples measured, the others fitted; accuracy {accuracy}; sets of a coverage of {coverage:g}; "
+    about += f"± half of the {CONFIDENCE:.0%} interval over the measured examples."
+    return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers, draws), WIDTH)])
 
 
-def _advice(what: str, values: dict[str, Tensor], draws: Tensor, unit: str) -> str:
-    """Softmax's best beside the best sparse output, the best of several."""
-    names = sorted(values, key=lambda name: values[name].mean().item())
-    dense = next(name for name in names if name.startswith("softmax"))
-    sparse = next(name for name in names if not name.startswith("softmax"))
-    gain = _bootstrap(values[sparse] - values[dense], draws)
-    found = f"{gain.mean:+.3f} {unit} [{gain.low:+.3f}, {gain.high:+.3f}]"
+def _advice(briers: dict[str, Tensor], draws: Tensor) -> str:
+    """Of softmax and of SharMiX, whose orders the other half chose: α-entmax and sparsemax are among them."""
+    (dense, of_softmax), *_, (sparse, of_sharmix) = briers.items()
+    gain = _bootstrap(of_sharmix - of_softmax, draws)
+    found = f"{gain.mean:+.3f} Brier [{gain.low:+.3f}, {gain.high:+.3f}]"
     if gain.high < 0:
-        return f"{what}: use {sparse}, {found} from {dense}."
+        return f"Probabilities: {sparse} is better than {dense} ({found})."
     verdict = "is behind" if gain.low > 0 else "is not shown to be better"
-    return f"{what}: keep {dense}; {sparse}, the best of the others, {verdict} ({found})."
+    return f"Probabilities: keep {dense}; {sparse} {verdict} ({found})."
 
 
 def read(path: Path) -> Tensor:
     """The tensor or array of a file.
 
     Raises:
-        ValueError: the file is of another kind, or holds no numbers.
+        OSError, ValueError: the file cannot be read, or holds something else.
     """
-    kind = path.suffix.lower()
-    if kind in (".pt", ".pth"):
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    elif kind in (".npy", ".npz"):
-        import numpy
-
-        loaded = numpy.load(path, allow_pickle=False)
-        found = loaded if kind == ".npy" else loaded[loaded.files[0]] if len(loaded.files) == 1 else None
-        found = None if found is None else torch.from_numpy(found)
-    elif kind == ".csv":
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            found = torch.tensor([[float(cell) for cell in row] for row in csv.reader(file) if row])
-        found = found.squeeze(-1)
-    else:
-        raise ValueError(f"{path}: files are .npy, .npz, .pt or .csv")
-    if not isinstance(found, Tensor):
-        raise ValueError(f"{path}: it must hold one tensor or array")
+    if path.suffix not in _READERS:
+        raise ValueError(f"{path}: files are {', '.join(_READERS)}")
+    try:
+        found = _READERS[path.suffix](path)
+    except OSError:
+        raise
+    except Exception as error:  # of three libraries
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{path}: cannot be read as {path.suffix} ({first})") from error
+    if not isinstance(found, Tensor) or found.is_complex():
+        raise ValueError(f"{path}: it must hold one tensor or array of real numbers")
     return found
+
+
+def _read_numpy(path: Path) -> Tensor | None:
+    import numpy
+
+    with path.open("rb") as file:
+        loaded = numpy.load(file, allow_pickle=False)
+        if isinstance(loaded, numpy.ndarray):
+            return torch.from_numpy(loaded)
+        return torch.from_numpy(loaded[loaded.files[0]]) if len(loaded.files) == 1 else None
+
+
+def _read_csv(path: Path) -> Tensor:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError("it needs rows of equal length")
+    return torch.tensor(rows, dtype=torch.float64).squeeze(-1)
+
+
+def _read_torch(path: Path) -> Tensor:
+    found: Tensor = torch.load(path, map_location="cpu", weights_only=True)
+    return found
+
+
+_READERS = {".npy": _read_numpy, ".npz": _read_numpy, ".pt": _read_torch, ".csv": _read_csv}
 
 
 def main() -> None:
@@ -234,8 +260,8 @@ def main() -> None:
     options = parser.parse_args()
     try:
         logits, labels = read(options.logits), read(options.labels)
-        whole = labels.is_floating_point() and (labels == labels.round()).all()  # as a CSV file gives them
-        print(compare(logits.float(), labels.long() if whole else labels, options.coverage, options.seed))
+        whole = labels.is_floating_point() and bool((labels == labels.round()).all())  # as a CSV file gives them
+        print(compare(logits, labels.long() if whole else labels, options.coverage, options.seed))
     except (OSError, TypeError, ValueError) as error:
         sys.exit(str(error))
 

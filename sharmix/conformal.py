@@ -69,7 +69,7 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
     gaps = _gaps(logits, q, r)
     wide = torch.promote_types(logits.dtype, torch.float32)
     if labels is not None:
-        own = gaps.gather(-1, _checked_labels(labels, logits).reshape(-1, 1)).squeeze(-1)
+        own = gaps.gather(-1, checked_labels(labels, logits).reshape(-1, 1)).squeeze(-1)
         return _of_labels(gaps, own, q, r).reshape(labels.shape).to(wide)
     scores = torch.empty_like(gaps)
     for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
@@ -156,7 +156,7 @@ class SupportPredictor:
             raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
         exact = Fraction(str(float(coverage)))  # the decimal as written: in floating point 0.07 · 100 is more than 7
         gaps = self._finite_gaps(logits)
-        indices = _checked_labels(labels, logits).flatten()
+        indices = checked_labels(labels, logits).flatten()
         scores = _of_labels(gaps, gaps.gather(-1, indices.unsqueeze(-1)).squeeze(-1), self.q, self.r)
         if not len(scores):
             raise ValueError(f"logits of shape {tuple(logits.shape)} hold no calibration examples")
@@ -164,7 +164,7 @@ class SupportPredictor:
         if class_conditional:
             groups = [scores[indices == label] for label in range(logits.shape[-1])]
         thresholds = torch.stack([_quantile(group, exact) for group in groups])
-        if few := [label for label, group in enumerate(groups) if _rank(group, exact) > len(group)]:
+        if few := [label for label, group in enumerate(groups) if rank_of(len(group), exact) > len(group)]:
             _warn_of_few(few if class_conditional else [], len(scores), exact)
         temperatures = thresholds.clamp_min(_LEAST_TEMPERATURE)
         self.temperature = temperatures if class_conditional else temperatures[0]
@@ -212,7 +212,7 @@ def _check_orders(q: float, r: float) -> None:
         raise ValueError(f"(q, r) = ({q:g}, {r:g}) is not allowed; r must be >= 2 - 1/q = {2 - 1 / q:g}")
 
 
-def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
+def checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
     """The labels as int64, after their type, shape and range are checked."""
     if not isinstance(labels, Tensor) or labels.dtype == torch.bool or labels.is_floating_point():
         given = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
@@ -327,13 +327,14 @@ def _quantile(scores: Tensor, coverage: Fraction) -> Tensor:
 
     It is enlarged because the scores of equal rows in a small and in a large batch can differ in their last bits.
     """
-    rank = _rank(scores, coverage)
+    rank = rank_of(len(scores), coverage)
     margin = _MARGIN[scores.dtype]
     return scores.kthvalue(rank).values * (1 + margin) if rank <= len(scores) else scores.new_full((), torch.inf)
 
 
-def _rank(scores: Tensor, coverage: Fraction) -> int:
-    return math.ceil((len(scores) + 1) * coverage)
+def rank_of(count: int, coverage: Fraction) -> int:
+    """Of so many scores, from the smallest: the one that a new score exceeds with a probability of 1 − coverage."""
+    return math.ceil((count + 1) * coverage)
 
 
 def _warn_of_few(classes: list[int], examples: int, coverage: Fraction) -> None:
