@@ -1,7 +1,7 @@
 """A summary of finished runs in the terminal: their tables, and how far the best activation is from softmax."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import nan
 from pathlib import Path
 
@@ -28,7 +28,8 @@ _GAP = 2  # characters between two columns
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
 
-    Each group has one row. `width` is the terminal's, in characters: the first metrics that it has room for are shown.
+    Each group has one row. `width` is the terminal's, in characters: if it has no room for all metrics
+    with deviations, it shows their means, or the first metrics.
     """
     records = [record for group in groups for record in group.runs.records]
     columns = {name: own.label for name, own in METRICS.items() if own.summarised}
@@ -39,9 +40,13 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     shown = []
     for title, columns in titles.items():
         measured = [name for name in columns if all(name in record.metrics.get("test", {}) for record in records)]
-        cells = {name: [_mean_and_std(group.runs.values("test", name)) for group in groups] for name in measured}
         room = width - _width("activation", [group.label for group in groups]) - _GAP - len("seeds ")
-        while len(cells) > 1 and sum(_width(columns[name], of) + _GAP for name, of in cells.items()) > room:
+        values = {name: [group.runs.values("test", name) for group in groups] for name in measured}
+        cells = {name: [_mean_and_std(one) for one in of] for name, of in values.items()}
+        means = {name: [f"{one.mean():.3f}" for one in of] for name, of in values.items()}
+        if _taken(columns, cells) > room >= _taken(columns, means):
+            cells, title = means, title.replace("mean ± standard deviation", "mean")
+        while len(cells) > 1 and _taken(columns, cells) > room:
             cells.popitem()
         table = _table(title, ["activation"], [*(columns[name] for name in cells), "seeds"])
         for group, *row in zip(groups, *cells.values(), strict=True):
@@ -50,6 +55,11 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
             table.caption = f"No room for: {', '.join(left_out)}."
         shown.append(table)
     return shown
+
+
+def _taken(titles: Mapping[str, str], cells: Mapping[str, Sequence[str]]) -> int:
+    """The characters of some columns."""
+    return sum(_width(titles[name], of) + _GAP for name, of in cells.items())
 
 
 def _width(title: str, cells: Iterable[str]) -> int:

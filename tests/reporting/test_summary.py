@@ -70,6 +70,8 @@ def test_in_a_narrow_terminal_each_activation_has_one_row_of_the_first_metrics(r
     assert [row[0] for row in rows] == ["softmax", "entmax (α = 1.5)", "SharMiX learned (1.25, 1.50)", *["softmax"] * 2]
     assert rows[2][1:] == ["0.920 ±0.010", "0.700 ±0.000", "0.200 ±0.000", "3"]
     assert "No room for: support, coverage, Brier score." in text
+    groups = rows_of(printed(long_tailed, width=60))[1]
+    assert groups == ["softmax", "0.800", "0.900", "0.700", "0.400", "2"]
 
 
 @pytest.mark.medium
