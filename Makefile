@@ -188,7 +188,8 @@ playground: setup  ## outputs/playground.html: the kernel in the browser
 	$(BIN)/python -m docs.playground
 
 site: setup  ## the documentation, with playground and report
-	rm -rf outputs/site docs/gallery
+	@echo 'Running the tutorials, and writing pages, playground and report: some minutes'
+	@rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
 	$(BIN)/python -m docs.playground --output outputs/site/playground.html
 	$(BIN)/python -m reporting report --output outputs/site/report.html

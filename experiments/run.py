@@ -218,6 +218,8 @@ class Run:
         facts, device = data.data.facts, trainer.strategy.root_device.type
         sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in SIZES if name in facts]
         devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
+        if device == "cpu" and torch.cuda.is_available():
+            devices = f"{devices}; the GPU is idle without trainer.accelerator=gpu"
         self.say(" · ".join(filter(None, (self.title, start))), *sizes, devices, style="bold")
         if not self.line_prefix:
             self.say(short(self.folder))

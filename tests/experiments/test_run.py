@@ -371,3 +371,16 @@ def test_a_run_started_twice_is_trained_once_and_names_the_process_that_it_waits
     assert [*folder.parent.iterdir()] == [folder]
     holder = f"process {os.getpid()} ({psutil.Process().name()})"
     assert printed == f"waits for {holder}, which works on digits softmax seed 1\n"
+
+
+def test_a_gpu_that_the_run_does_not_use_is_named(tmp_path, capsys, monkeypatch):
+    say_start = Run._say_start
+
+    def on_a_machine_with_a_gpu(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr("torch.cuda.is_available", lambda: True)
+            say_start(*arguments)
+
+    monkeypatch.setattr(Run, "_say_start", on_a_machine_with_a_gpu)
+    complete(tmp_path / "run")
+    assert "cpu; the GPU is idle without trainer.accelerator=gpu" in capsys.readouterr().out
