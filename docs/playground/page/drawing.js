@@ -75,7 +75,7 @@ function drawPlot(parent, values, show) {
         parent.replaceChildren(made, ...(show ? [element("small")] : []));
     }
     const [svg, caption] = parent.children, count = values.length;
-    const low = Math.min(0, ...values), high = Math.max(0, ...values) || 1, foot = 0.03 * (high - low);
+    const low = Math.min(0, ...values), high = Math.max(0, ...values) || 1, foot = 0.012 * (high - low); // of the line of zeros
     svg.setAttribute("viewBox", `0 ${-high} ${count} ${high - low + foot}`);
     Object.values(kinds).forEach((isOfKind, place) => {
         const line = (value, index) => (value === 0 ? `M${index} ${-foot / 2}h1` : `M${index + 0.5} ${-Math.sign(value) * foot}V${value}`);

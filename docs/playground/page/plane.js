@@ -48,6 +48,8 @@ function takenBoxes(plane) {
     });
 }
 
+const MOST_NAMES = 10; // of regions; of many classes a few of the nested regions are enough
+
 // The place of each number of survivors that is furthest from any other, by the city-block distance.
 function middles(sizes, side, boxes) {
     const distance = new Int32Array(sizes.length).fill(1);
@@ -68,7 +70,8 @@ function middles(sizes, side, boxes) {
 }
 
 function nameRegions(parent, sizes, side, classes, boxes) {
-    const found = [...middles(sizes, side, boxes)];
+    const all = [...middles(sizes, side, boxes)].sort(([one], [other]) => one - other), step = Math.ceil(all.length / MOST_NAMES);
+    const found = all.filter((_, index) => (all.length - 1 - index) % step === 0);
     const labels = fit(parent, found.length, () => element("span"));
     found.forEach(([alive, { x, y }], index) => {
         say(labels[index], alive === classes ? `all ${grouped(alive)}` : alive);
