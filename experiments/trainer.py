@@ -44,7 +44,7 @@ _NARROWER: Group = {
     "enable_checkpointing": Literal[True, None],
     "limit_train_batches": Positive | None,
     "limit_val_batches": Positive | None,
-    "limit_test_batches": None,  # the test split is measured after each epoch, too
+    "limit_test_batches": None,
     "limit_predict_batches": None,
     "gradient_clip_val": NotNegativeNumber | None,
     "accumulate_grad_batches": AtLeastOne,
@@ -62,6 +62,11 @@ def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = 
         ConfigurationError: an option does not exist or has a wrong value; there are no such devices, they do not have
             the precision, or torchrun or SLURM has started another number of processes.
     """
+    if limit := options.get("limit_test_batches"):
+        raise ConfigurationError(
+            f"trainer.limit_test_batches={limit} is not allowed: the test split is measured after each epoch, as the "
+            "others; trainer.limit_val_batches limits them all"
+        )
     try:
         _options_model().model_validate(options)
     except ValidationError as error:

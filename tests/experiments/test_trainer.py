@@ -35,6 +35,7 @@ WRONG = [  # option, value, words of the message
     ("precision", "bf16-true", ["trainer.precision='bf16-true' is not allowed", "'bf16-mixed'"]),
     ("enable_progress_bar", True, ["there is no setting trainer.enable_progress_bar"]),
     ("limit_val_batches", 0, ["trainer.limit_val_batches=0 is not allowed", "greater than 0"]),
+    ("limit_test_batches", 3, ["trainer.limit_test_batches=3 is not allowed", "trainer.limit_val_batches limits them"]),
     ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "equal to 1"]),
     ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "equal to 0"]),
     ("val_check_interval", 1, ["trainer.val_check_interval=1 is not allowed", "None"]),
