@@ -94,7 +94,8 @@ class FenchelYoungLoss(nn.Module):
 
 def _of_activation(name: str) -> property:
     """An attribute of the activation, which is set there."""
-    return property(lambda criterion: getattr(criterion.activation, name), doc=f"`{name}` of the activation.")
+    doc = f"`{name}` of the activation.\n\n:meta private:"  # else the API has several targets of one name
+    return property(lambda criterion: getattr(criterion.activation, name), doc=doc)
 
 
 class SharMiXLoss(FenchelYoungLoss):
