@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -98,6 +98,15 @@ def checked_memory(values: Tensor) -> Tensor:
 def widened(values: Tensor) -> Tensor:
     """`values`, with half precision converted to float32."""
     return values.float() if values.dtype in HALF else values
+
+
+def as_autocast(first: Tensor, *others: Tensor | None) -> Sequence[Any]:
+    """The tensors in autocast's dtype where autocast is enabled, but for those of float64; None stays."""
+    tensors, kind = (first, *others), first.device.type
+    if not torch.is_autocast_enabled(kind):
+        return tensors
+    half = torch.get_autocast_dtype(kind)
+    return [one if one is None or one.dtype == torch.float64 else one.to(half) for one in tensors]
 
 
 def per_row(values: Tensor, dim: int, order: Order, name: str, of: str = "logits") -> Order:

@@ -1,6 +1,6 @@
 """Attention with the weights of any activation, and a scale of its scores that grows with the number of keys."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from math import prod
 from typing import Any, get_args
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from sharmix._activation import Activation
-from sharmix._arguments import widened
+from sharmix._arguments import as_autocast, widened
 from sharmix._attention_in_blocks import attention_in_blocks, can_be_in_blocks
 from sharmix._attention_in_kernels import attention_in_kernels, can_be_in_kernels
 from sharmix._caller import current_caller
@@ -238,7 +238,7 @@ def _in_kernels(
     if length_scale is not None:  # without autocast queries of half precision then stay in float32, for no kernel
         query = widened(query)
         query = query * length_scale(_number_of_keys(mask, is_causal, query, key))
-    query, key, value = _autocast(query, key, value)
+    query, key, value = as_autocast(query, key, value)
     output = attention_in_kernels(query, key, value, activation, mask, is_causal, factor, leading)
     if output is None or mask is None or filling == 0:
         return output
@@ -256,19 +256,10 @@ def _in_blocks(
     filling: float,
 ) -> Tensor:
     leading = _broadcast(query, key, value, mask)
-    query, key, value = _autocast(query, key, value)
+    query, key, value = as_autocast(query, key, value)
     with torch.autocast(query.device.type, enabled=False):
         output, blind = attention_in_blocks(query, key, value, activation, mask, dropout_p, is_causal, leading)
     return output if mask is None else output.masked_fill(blind, filling)
-
-
-def _autocast(*tensors: Tensor) -> Iterable[Tensor]:
-    """The tensors in autocast's dtype, if it is enabled, but for those of float64."""
-    device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return tensors
-    half = torch.get_autocast_dtype(device)
-    return [part if part.dtype == torch.float64 else part.to(half) for part in tensors]
 
 
 def _broadcast(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from sharmix._arguments import HALF, Order, classes_last, may_read, one_value
+from sharmix._arguments import HALF, Order, as_autocast, classes_last, may_read, one_value
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LinearLossOptions, Reduction, checked_options
 from sharmix._layer_in_blocks import (
@@ -106,7 +106,8 @@ def linear_loss(
     if hidden.is_meta or not current_caller().is_plain:
         return loss(linear(hidden, weight, bias), targets, reduction=reduction)
     hidden, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
-    layer = OutputLayer(*as_autocast(hidden, weight, bias), classes)
+    rows, own_weight, own_bias = as_autocast(hidden, weight, bias)
+    layer = OutputLayer(rows, own_weight, own_bias, classes)
     counted = (classes != ignore_index).sum()
     compute: _LossOfLayer
     entropy: Tensor | float = 0.0
@@ -178,16 +179,6 @@ def _smoothed_entropy(regulariser: SharmaMittalRegulariser, weight: Tensor, smoo
     smoothed = weight.new_full((len(weight),), smoothing / len(weight), dtype=torch.float32)
     smoothed[0] += 1 - smoothing
     return regulariser.entropy(smoothed)
-
-
-def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The tensors of an output layer, converted to autocast's dtype where autocast is enabled, but for float64."""
-    kind = hidden.device.type
-    if not torch.is_autocast_enabled(kind):
-        return hidden, weight, bias
-    half = torch.get_autocast_dtype(kind)
-    hidden, weight = (one if one.dtype == torch.float64 else one.to(half) for one in (hidden, weight))
-    return hidden, weight, bias if bias is None or bias.dtype == torch.float64 else bias.to(half)
 
 
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, fewest_classes: int = 1) -> None:

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from sharmix import _layer_in_blocks, _linear_loss, functional
 from sharmix._activation import Activation
-from sharmix._arguments import Order, checked, classes_last, may_read, one_value, widened
+from sharmix._arguments import Order, as_autocast, checked, classes_last, may_read, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._dtensor import is_dtensor
 from sharmix._fenchel_young import LinearLossOptions, LossOptions, Reduction, reduced
@@ -449,7 +449,7 @@ class AlphaReLU(Activation):
             with torch.no_grad():  # raises before it calibrates
                 _linear_loss.linear_loss(loss, [], hidden, weight, bias, targets, **options)
             some = hidden[targets != options.get("ignore_index", -100)]
-            layer = _linear_loss.as_autocast(some, weight, bias)
+            layer = as_autocast(some, weight, bias)
             self._calibrate(logits for _, logits in _layer_in_blocks.logits_in_parts(*layer))
         return super().linear_loss(hidden, weight, bias, targets, **options)
 
