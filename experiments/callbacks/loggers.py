@@ -27,14 +27,15 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
     import wandb
 
     name = "-".join(Path(folder).parts[-2:])
+    # W&B warns of an argument that Lightning gives; and the run's numbers are printed without W&B's copy of them.
+    wandb.setup(wandb.Settings(show_warnings=False, quiet=True))
     try:
         online = wandb.login(prompt=False)
     except wandb.errors.CommError as error:  # a wrong key, or a server that cannot be reached
         online = False
         warnings.warn(f"logger.wandb logs offline, and `wandb sync` sends it later: {error}", stacklevel=2)
     if not online:
-        # With `offline` alone, Lightning sets an environment variable, but W&B has read the environment before.
-        options |= {"offline": True, "mode": "offline"}
+        options |= {"mode": "offline"}
     return WandbLogger(name=name, save_dir=folder, **options)
 
 

@@ -94,6 +94,7 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its
     assert len({path.name for path in (tmp_path / "outputs").rglob("offline-run-*")}) == len(found) == 2
     assert "[1/2] digits sharmix_learned q=1.25 r=1.5 seed 42 ·" in printed
     assert "[2/2] epoch 3/3 " in printed
+    assert "wandb: WARNING" not in printed
     assert max(map(len, printed.splitlines())) <= 120
 
 
