@@ -381,8 +381,12 @@ const showChips = () => one("chips").replaceChildren(...data.experiments[state.e
 
 function mostTelling(groups) {
   if (groups.length <= 9) return groups;
-  const seen = new Set();  // one configuration of each activation
-  return groups.filter((key) => !seen.has(data.groups[key].activation) && seen.add(data.groups[key].activation));
+  const one = new Map();  // of each activation the first configuration, or the one with the default settings
+  for (const key of groups) {
+    const { activation, default: chosen } = data.groups[key];
+    if (chosen || !one.has(activation)) one.set(activation, key);
+  }
+  return [...one.values()];
 }
 
 function meanAndDeviation(values) {

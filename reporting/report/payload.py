@@ -15,6 +15,7 @@ from experiments.run_folder import RECORD
 from reporting.look.palette import LINE_STYLES, on_dark
 from reporting.records.groups import Group
 from reporting.records.runs import Runs
+from reporting.records.yaml_files import read_yaml
 
 _SPLITS = ("test", "validation", "dev", "train")
 _PROGRESS = {"epoch", "steps", "training_seconds"}
@@ -104,11 +105,18 @@ def _group(group: Group) -> dict[str, Any]:
     return {
         "label": group.label,
         "activation": group.runs.activation["name"],
+        "default": _has_default_orders(group.runs.activation),
         "colour": [group.style["color"], on_dark(group.style["color"])],
         "dash": _DASHES[LINE_STYLES.index(group.style["linestyle"])],
         "symbol": _SYMBOLS[group.style["marker"]],
         "runs": [run_key(record) for record in group.runs.records],
     }
+
+
+def _has_default_orders(activation: Mapping[str, Any]) -> bool:
+    """Whether an activation has the settings of conf/activation, such as the orders (1.25, 1.5)."""
+    file = ROOT / "conf" / "activation" / f"{activation['name']}.yaml"
+    return file.is_file() and all(activation.get(name) == value for name, value in read_yaml(file).items())
 
 
 def _run(record: Record, label: str, file: Path) -> dict[str, Any]:

@@ -152,6 +152,14 @@ def test_configurations_are_toggled_in_all_figures(view, payload):
     assert len(traces(view, "curves")) == 115
 
 
+def test_of_many_configurations_those_with_the_default_orders_are_shown_first(view, payload):
+    view.get_by_role("button", name="airline", exact=True).click()
+    chosen = view.locator("#chips input:checked").evaluate_all("all => all.map(one => one.value)")
+    labels = [payload["groups"][key]["label"] for key in chosen]
+    assert {"SharMiX fixed (1.25, 1.50)", "SharMiX learned (1.25, 1.50)"} <= set(labels)
+    assert len(labels) == len({payload["groups"][key]["activation"] for key in chosen})
+
+
 def test_the_plane_has_the_border_and_the_paths_of_learned_orders(view, payload):
     drawn = traces(view, "plane")
     assert any(
