@@ -11,7 +11,18 @@ import torch
 
 from experiments import load_run
 from experiments.errors import UserError
-from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run, succeed, torchrun, untimed
+from tests.end_to_end.runner import (
+    QUICK,
+    VARIABLES,
+    Started,
+    command_line,
+    only_record,
+    records,
+    run,
+    succeed,
+    torchrun,
+    untimed,
+)
 
 pytestmark = pytest.mark.medium
 
@@ -88,14 +99,18 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its
     (tmp_path / "home").mkdir()  # as on a machine where W&B was never used
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "WANDB_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
-    printed = succeed(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=42,21", "tags=[mine]")
+    monkeypatch.setitem(VARIABLES, "WANDB_SILENT", "false")
+    status, printed = run(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=42,21", "tags=[mine]")
+    assert status == 0, printed
     found = {record["seed"]: record for record in (json.loads(file.read_text()) for file in records(tmp_path))}
     assert found[21]["weights_hash"] == only_record(finished)["weights_hash"]
     assert len({path.name for path in (tmp_path / "outputs").rglob("offline-run-*")}) == len(found) == 2
     assert "[1/2] digits sharmix_learned q=1.25 r=1.5 seed 42 ·" in printed
     assert "[2/2] epoch 3/3 " in printed
-    assert "wandb: WARNING" not in printed
-    assert max(map(len, printed.splitlines())) <= 120
+    assert "wandb: Run data is saved locally in" in printed
+    assert "WARNING" not in printed
+    assert "Run summary" not in printed
+    assert max(len(line) for line in printed.splitlines() if not line.startswith("wandb: ")) <= 120
 
 
 def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_path):
