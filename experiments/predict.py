@@ -4,8 +4,9 @@ python -m experiments.predict run=outputs/airline/softmax-0123456789ab/seed-21 i
 python -m experiments.predict run=FOLDER input=FILE data=FOLDER
 
 `run` is the folder of the run, with its weights. `input` is a text file with one sentence a line, or an image; for
-digits it is an image of 8 × 8 pixels, or a text file with 64 numbers a line. `data` is the folder of the data sets, if
-it has moved. The command prints the most probable class first and leaves out every class with probability exactly 0.
+digits it is an image of 8 × 8 pixels, white on black, or a text file with 64 numbers from 0 to 16 a line. `data` is the
+folder of the data sets, if it has moved. The command prints the most probable class first and leaves out every class
+with probability exactly 0.
 """
 
 import argparse
