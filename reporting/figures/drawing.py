@@ -148,6 +148,11 @@ def stack_of_panels(count: int, height: float, **shared: Any) -> tuple[Figure, l
     return figure, list(figure.subplots(count, 1, squeeze=False, **shared).flat)
 
 
+def headline(figure: Figure, text: str) -> None:
+    """Say above all panels what a figure shows."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize="medium")
+
+
 def add_legend(figure: Figure, axes: Iterable[Axes], columns: int, place: Axes | None = None) -> None:
     """One legend for all panels, each label once: in the free place, or below the panels."""
     shown: dict[str, Any] = {}
