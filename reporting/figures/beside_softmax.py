@@ -1,5 +1,6 @@
 """The activations beside softmax with the same seed: accuracy and sparsity, and accuracy by epoch."""
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -19,8 +20,6 @@ from reporting.records.groups import Group
 from reporting.records.kept_runs import KeptRuns, LeftOut, ShownPanel
 from reporting.records.runs import Runs
 from reporting.records.statistics import POINTS, estimate, paired_difference
-
-LOWEST = -8  # percentage points: with the larger differences of the first epochs, the other curves would look flat
 
 
 @figure("accuracy_sparsity")
@@ -52,13 +51,19 @@ def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
 
 @figure("learning_curves")
 def draw_learning_curves(kept: KeptRuns) -> Figure:
-    """One panel for each experiment with softmax."""
+    """One panel for each experiment with softmax, and in it the activations that all of them have."""
     panels = beside_softmax(kept)
-    result, axes = stack_of_panels(len(panels), 2.6)
+    common = set.intersection(*({group.label for group in others} for _, _, others in panels))
+    result, axes = stack_of_panels(len(panels), 2)
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
-        draw_curves(one, others, "test/accuracy", softmax)
-        one.set_title(f"{panel.title_with_seeds()}: test accuracy minus softmax's")
-        one.set_ylim(max(one.get_ylim()[0], LOWEST), None)
+        draw_curves(one, [group for group in others if group.label in common], "test/accuracy", softmax)
+        one.set_title(panel.title_with_seeds())
+    lines = [line for one in axes for line in one.lines if not line.get_label().startswith("_")]
+    curves = [np.asarray(line.get_ydata(), dtype=float) for line in lines]
+    nearer = sum(abs(curve[np.isfinite(curve)][-1]) < abs(curve[0]) for curve in curves)
+    headline(
+        result, f"{nearer} of {len(curves)} curves end nearer to softmax's test accuracy than they were after epoch 1"
+    )
     label_lines(result, axes)
     return result
 

@@ -144,6 +144,18 @@ def test_the_differences_at_own_rates_are_those_of_the_studys_page(kept):
     assert f": {hollow} of {len(drawn)} intervals" in figure.get_suptitle()
 
 
+def test_curves_are_of_the_activations_that_every_panel_has_and_the_title_counts_them():
+    def of(name, first):
+        record = make_record(name, test={"accuracy": 0.5})
+        record["curves"][0]["test/accuracy"] = first
+        return record
+
+    here = [of("softmax", 0.5), of("sparsemax", 0.3), of("entmax", 0.2)]
+    figure = draw_learning_curves(of_panels(here, [of("softmax", 0.5), of("sparsemax", 0.5)]))
+    assert [[*lines_of(axes)] for axes in figure.axes] == [["sparsemax"], ["sparsemax"]]
+    assert figure.get_suptitle().startswith("1 of 2 curves end nearer")
+
+
 def test_a_band_spans_the_seeds_and_the_mean_ends_with_the_shortest_run():
     accuracies = {"softmax": 0.5, "sparsemax": 0.51}
     records = [
