@@ -43,7 +43,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    """Each activation at the common rate and at its own rate, with the differences to softmax."""
+    """Each activation at the common rate and at its own rate, with the differences to softmax, also as numbers."""
     tables, findings = {}, []
     for data_set, of_set in records.groupby("data_set", sort=False):
         chosen = own_rates(of_set, shown["chosen_by"])
@@ -59,6 +59,11 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
                 f"minus {OPPONENT} at its own": _change(own, contender),
             }
             for contender in settings["contenders"]
+        )
+        tables[f"{data_set}: {TEST_ACCURACY} minus {OPPONENT}, each at its own rate"] = pd.DataFrame(
+            {"activation": contender} | _numbers(_compared(own, contender))
+            for contender in settings["contenders"]
+            if contender != OPPONENT
         )
         rates = {f"one learning rate for all ({shown['common_rate']:g})": common, "each at its own learning rate": own}
         for (rate, rows), contender in product(rates.items(), shown["found"]):
@@ -90,6 +95,10 @@ def _mean(records: pd.DataFrame, contender: str) -> str:
 
 def _change(records: pd.DataFrame, contender: str) -> str:
     return "–" if contender == OPPONENT else str(_compared(records, contender))
+
+
+def _numbers(found: Comparison) -> dict[str, float]:
+    return {name: round(getattr(found, name), 6) for name in ("difference", "low", "high")}
 
 
 def _compared(records: pd.DataFrame, contender: str) -> Comparison:

@@ -1,45 +1,69 @@
-"""The activations beside softmax with the same seed: accuracy against sparsity, and accuracy by epoch."""
+"""The activations beside softmax with the same seed: accuracy and sparsity, and accuracy by epoch."""
 
+import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from reporting.figures import figure
 from reporting.figures.drawing import (
-    add_legend,
+    FILLED,
+    WIDTH,
     draw_curves,
-    draw_trade_off,
-    grid_of_panels,
+    draw_interval,
+    headline,
     label_lines,
+    name_rows,
     stack_of_panels,
 )
+from reporting.look.palette import look_of
 from reporting.records.groups import Group
 from reporting.records.kept_runs import KeptRuns, LeftOut, ShownPanel
 from reporting.records.runs import Runs
-
-LOWEST = -8  # percentage points: with the larger differences of the first epochs, the other curves would look flat
+from reporting.records.statistics import POINTS, estimate, paired_difference
 
 
 @figure("accuracy_sparsity")
 def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
-    """One panel for each experiment with softmax, at one epoch: the difference to softmax with the same seed."""
+    """For each experiment, at one epoch: accuracy minus softmax's beside sparsity, which orders the activations."""
     panels = beside_softmax(kept)
-    result, axes, place = grid_of_panels(len(panels), 3.2)
-    for (panel, softmax, others), one in zip(panels, axes, strict=True):
-        draw_trade_off(one, others, softmax, panel.epoch)
+    rows = [len(others) for _, _, others in panels]
+    result = Figure(figsize=(WIDTH, 0.2 * sum(rows) + 0.65 * len(rows) + 0.6), layout="constrained")
+    sizes = {"height_ratios": rows, "width_ratios": (3, 2)}
+    axes = result.subplots(len(rows), 2, squeeze=False, sharey="row", gridspec_kw=sizes)
+    for (panel, softmax, others), pair in zip(panels, axes, strict=True):
+        measured = [(group, _beside(group, softmax, panel.epoch)) for group in others]
+        measured.sort(key=lambda one: one[1][1].mean())
+        for row, (group, both) in enumerate(measured):
+            for one, values in zip(pair, both, strict=True):
+                found = estimate(values, kept.declaration.confidence)
+                draw_interval(one, row, (found.low, found.mean, found.high), look_of(group.runs.activation))
+        name_rows(pair[0], [group.label for group, _ in measured])
         title = panel.title_with_seeds()
-        one.set_title(title if panel.epoch is None else f"{title},\nepoch {panel.epoch}")
-    add_legend(result, axes, 2, place)
+        pair[0].set_title(title if panel.epoch is None else f"{title}, epoch {panel.epoch}")
+        pair[1].set_xlim(-0.03, 1.03)
+        pair[1].tick_params(axis="y", length=0)
+    axes[-1, 0].set_xlabel("accuracy minus softmax's, percentage points")
+    axes[-1, 1].set_xlabel("sparsity (share of exact zeros)")
+    headline(result, "Test accuracy minus softmax's beside sparsity, in each panel from the densest to the sparsest")
+    result.supxlabel(f"{FILLED} One seed has no interval. Scales differ.", fontsize="medium")
     return result
 
 
 @figure("learning_curves")
 def draw_learning_curves(kept: KeptRuns) -> Figure:
-    """One panel for each experiment with softmax."""
+    """One panel for each experiment with softmax, and in it the activations that all of them have."""
     panels = beside_softmax(kept)
-    result, axes = stack_of_panels(len(panels), 2.6)
+    common = set.intersection(*({group.label for group in others} for _, _, others in panels))
+    result, axes = stack_of_panels(len(panels), 2)
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
-        draw_curves(one, others, "test/accuracy", softmax)
-        one.set_title(f"{panel.title_with_seeds()}: test accuracy minus softmax's")
-        one.set_ylim(max(one.get_ylim()[0], LOWEST), None)
+        draw_curves(one, [group for group in others if group.label in common], "test/accuracy", softmax)
+        one.set_title(panel.title_with_seeds())
+    lines = [line for one in axes for line in one.lines if not line.get_label().startswith("_")]
+    curves = [np.asarray(line.get_ydata(), dtype=float) for line in lines]
+    nearer = sum(abs(curve[np.isfinite(curve)][-1]) < abs(curve[0]) for curve in curves)
+    headline(
+        result, f"{nearer} of {len(curves)} curves end nearer to softmax's test accuracy than they were after epoch 1"
+    )
     label_lines(result, axes)
     return result
 
@@ -54,3 +78,10 @@ def beside_softmax(kept: KeptRuns) -> list[tuple[ShownPanel, Runs, list[Group]]]
     if not found:
         raise LeftOut("no experiment has runs of softmax to compare the others with")
     return found
+
+
+def _beside(group: Group, softmax: Runs, epoch: int | None) -> tuple[pd.Series, pd.Series]:
+    """Test accuracy minus softmax's with the same seed, in percentage points, and sparsity, by seed."""
+    sparsity, accuracy = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
+    difference = POINTS * paired_difference(accuracy, softmax.values("test", "accuracy", epoch))
+    return difference, sparsity[difference.index]

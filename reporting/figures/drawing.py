@@ -1,4 +1,4 @@
-"""Code that figures share: style, panels, curves and trade-offs in given axes, labels, and the figure's files."""
+"""Code that figures share: style, panels, curves and intervals in given axes, labels, and the figure's files."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,14 +16,16 @@ from pandas.api.typing import SeriesGroupBy
 from scipy.optimize import isotonic_regression
 
 from experiments.files import replace_atomically
+from reporting.look.palette import Look
 from reporting.look.themed_svg import themed
 from reporting.records.groups import Group
 from reporting.records.runs import Runs
-from reporting.records.statistics import POINTS, paired_difference
+from reporting.records.statistics import POINTS
 
 MARKERS = 10  # markers on a curve, for any number of epochs
 WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
 LABEL_HEIGHT = 11  # points from one label to the next
+FILLED = "Filled: the interval over seeds does not contain 0."
 _PIXELS = 200  # an inch, for what is drawn as pixels
 _STYLE = {
     "font.size": 9,
@@ -50,30 +52,22 @@ def style() -> Iterator[None]:
         yield
 
 
-def draw_trade_off(axes: Axes, groups: list[Group], baseline: Runs, epoch: int | None = None) -> None:
-    """Test accuracy minus a baseline's with the same seed, in percentage points, against sparsity.
+def draw_interval(axes: Axes, row: int, ends: tuple[float, float, float], look: Look) -> bool:
+    """An interval in a row of a panel: low end, mean, high end. Returns whether the mean is filled, see `FILLED`."""
+    low, mean, high = ends
+    filled = low > 0 or high < 0
+    axes.plot([low, high], [row, row], color=look.colour)
+    ground = look.colour if filled else "white"
+    axes.plot(mean, row, color=look.colour, marker=look.marker, markerfacecolor=ground, markersize=6.5)
+    return filled
 
-    A pale point for each seed, the mean with bars of one standard deviation.
-    """
-    for group in groups:
-        sparsity, accuracy = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
-        y = POINTS * paired_difference(accuracy, baseline.values("test", "accuracy", epoch))
-        x = sparsity[y.index]
-        colour, marker = group.style["color"], group.style["marker"]
-        axes.scatter(x, y, color=colour, marker=marker, s=18, alpha=0.35, linewidths=0)
-        several = len(x) > 1  # one seed has no deviation
-        axes.errorbar(
-            x.mean(),
-            y.mean(),
-            xerr=x.std() if several else None,
-            yerr=y.std() if several else None,
-            capsize=3,
-            markersize=8,
-            label=group.label,
-            **_outlined(group.style) | {"linestyle": "none"},
-        )
-    axes.set_xlabel("sparsity (share of exact zeros)")
-    _label_difference(axes)
+
+def name_rows(axes: Axes, names: list[str]) -> None:
+    """Name the rows of a panel of differences, the first on top, and draw the line of softmax."""
+    axes.axvline(0, color="black", linewidth=1, zorder=1)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str, baseline: Runs | None = None) -> None:
@@ -146,6 +140,11 @@ def stack_of_panels(count: int, height: float, **shared: Any) -> tuple[Figure, l
     """A figure with panels below each other, each `height` inches high, with room for labels."""
     figure = Figure(figsize=(WIDTH, height * count), layout="constrained")
     return figure, list(figure.subplots(count, 1, squeeze=False, **shared).flat)
+
+
+def headline(figure: Figure, text: str) -> None:
+    """Say above all panels what a figure shows."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize="medium")
 
 
 def add_legend(figure: Figure, axes: Iterable[Axes], columns: int, place: Axes | None = None) -> None:

@@ -10,7 +10,7 @@ from matplotlib.tri import Triangulation
 
 import sharmix
 from reporting.figures import figure
-from reporting.figures.drawing import WIDTH, label_lines, stack_of_panels
+from reporting.figures.drawing import WIDTH, headline, label_lines, stack_of_panels
 from reporting.look.palette import look
 from reporting.records.kept_runs import KeptRuns
 
@@ -30,17 +30,20 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 3**0.5 / 2]])  # of the three 
 
 @figure("maps")
 def draw_maps(_: KeptRuns) -> Figure:
-    """p₁ of the logits (t, 0), and its derivative."""
+    """p₁ of the logits (t, 0) with the first t at which it is 1, and its derivative."""
     result, (line, slope) = stack_of_panels(2, 2.2)
-    t = torch.linspace(0, 3, 601, dtype=torch.float64)
+    t = torch.linspace(0, 4.5, 901, dtype=torch.float64)
     for (q, r), (name, style) in ORDERS.items():
+        if (q, r) == (1.0, 2.0):
+            continue  # dense as softmax is
         z = t.clone().requires_grad_()
         p = sharmix.sharmix(torch.stack([z, torch.zeros_like(z)], -1), q=q, r=r)[..., 0]
         (derivative,) = torch.autograd.grad(p.sum(), z)
-        line.plot(t, p.detach(), label=name, **style)
+        ends = (p == 1).nonzero()[:1, 0].tolist()
+        line.plot(t, p.detach(), label=name, marker="o", markevery=ends, **style)
         slope.plot(t, derivative, label=name, **style)
-    line.set(title="Two classes, computed: p₁ of the logits (t, 0)", ylabel="p₁")
-    slope.set(title="Two classes: the Jacobian's entry ∂p₁/∂t", ylabel="∂p₁/∂t", xlabel="t; for −t, p₁ is 1 − p₁(t)")
+    line.set(title="Sparse maps reach exactly 1 at a finite t (dots)", ylabel="p₁ of (t, 0)")
+    slope.set(title="Only SharMiX (1.75, 1.25) gets steeper with t", ylabel="∂p₁/∂t", xlabel="t, difference of logits")
     label_lines(result, [line])
     label_lines(result, [slope], at_start=True)
     return result
@@ -64,11 +67,11 @@ def draw_ternary(_: KeptRuns) -> Figure:
         _name_corners(one)
         one.set_title(name, loc="center")
     result.colorbar(filled, ax=axes, label="p₁", shrink=0.6)
-    result.suptitle(
+    headline(
+        result,
         f"Three classes, computed. In a corner, one logit is {SIDE:g} above the others.\n"
         "White lines: one class is left beyond the solid one, all three within the dashed one.",
-        x=0.01, ha="left", fontsize="medium",
-    )  # fmt: skip
+    )
     return result
 
 

@@ -1,4 +1,4 @@
-"""Figures of studies: accuracy by learning rate, and accuracy of attention by the length of the sequence."""
+"""Figures of studies: activations at their own learning rates, and attention by the length of the sequence."""
 
 from typing import Any
 
@@ -6,38 +6,52 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from reporting.figures import figure
-from reporting.figures.drawing import draw_means, label_lines, label_share, stack_of_panels
+from reporting.figures.drawing import (
+    FILLED,
+    WIDTH,
+    draw_interval,
+    draw_means,
+    headline,
+    label_lines,
+    label_share,
+    name_rows,
+    stack_of_panels,
+)
 from reporting.look.palette import look_of
 from reporting.records.kept_runs import KeptRuns, LeftOut
 from reporting.records.statistics import POINTS
 from reporting.records.yaml_files import read_yaml
 
-LOWEST = -12  # percentage points: some fall far below at extreme rates, and with them the other curves would look flat
-
 
 @figure("learning_rates")
 def draw_learning_rates(kept: KeptRuns) -> Figure:
-    """A panel for each data set: the difference to softmax at softmax's best rate; means, lowest and highest."""
-    data_sets, contenders = _of_study(kept, "learning_rates", "test accuracy", "data_set")
-    result, panels = stack_of_panels(len(data_sets), 2.6)
-    for axes, (data_set, rows) in zip(panels, data_sets, strict=True):
-        best = rows[rows["contender"] == "softmax"].groupby("learning_rate")["value"].mean().max()
-        for contender, own in rows.groupby("contender", sort=False):
-            style = look_of(_activation(contenders[contender]))
-            by_rate = (POINTS * (own["value"] - best)).groupby(own["learning_rate"])
-            draw_means(axes, by_rate, contender, style.colour, marker=style.marker, markersize=4)
-        axes.axhline(0, color="black", linewidth=0.8, linestyle=":")
-        title = f"{data_set}, {rows['seed'].nunique()} seeds: accuracy by learning rate"
-        axes.set(xscale="log", ylim=(LOWEST, None), title=title, xlabel="learning rate of the network")
-        axes.set_ylabel("accuracy minus softmax's\nat its best rate, points")
-    label_lines(result, panels)
+    """A panel for each data set: each activation minus softmax, both at the rates that their validation parts chose."""
+    settings = _settings(kept, "learning_rates")
+    cells = pd.read_csv(kept.results / "studies" / "learning_rates_tables.csv")
+    looks = {name: look_of(_activation(of)) for name, of in settings["contenders"].items() if name != "softmax"}
+    result = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    [panels] = result.subplots(1, len(settings["data_sets"]), sharey=True, squeeze=False)
+    differ = []
+    for axes, (data_set, entry) in zip(panels, settings["data_sets"].items(), strict=True):
+        shown = cells[cells["table"] == f"{data_set}: test accuracy minus softmax, each at its own rate"]
+        numbers = POINTS * shown.pivot(index="row", columns="column", values="value").astype(float)
+        for row, (name, look) in enumerate(looks.items()):
+            low, mean, high = numbers.loc[name, ["low", "difference", "high"]]
+            differ.append(draw_interval(axes, row, (low, mean, high), look))
+        axes.set_title(f"{data_set}, {len(entry['seeds'])} seeds")
+        name_rows(axes, list(looks))
+    found = f"{differ.count(False)} of {len(differ)} intervals"
+    headline(result, f"Each activation at its own learning rate: {found} of the difference to softmax contain 0")
+    result.supxlabel(f"test accuracy minus softmax's, percentage points\n{FILLED} Scales differ.", fontsize="medium")
     return result
 
 
 @figure("length_generalisation")
 def draw_length_generalisation(kept: KeptRuns) -> Figure:
     """A panel for each problem: means over seeds, in a band from the lowest to the highest; dashed without log n."""
-    problems, contenders = _of_study(kept, "length_generalisation", "accuracy", "problem")
+    contenders = _settings(kept, "length_generalisation")["contenders"]
+    records = pd.read_csv(kept.results / "studies" / "length_generalisation.csv")
+    problems = list(records[records["metric"] == "accuracy"].groupby("problem", sort=False))
     result, panels = stack_of_panels(len(problems), 2.6)
     for axes, (problem, rows) in zip(panels, problems, strict=True):
         for contender, own in rows.groupby("contender", sort=False):
@@ -54,16 +68,13 @@ def draw_length_generalisation(kept: KeptRuns) -> Figure:
     return result
 
 
-def _of_study(
-    kept: KeptRuns, study: str, metric: str, column: str
-) -> tuple[list[tuple[Any, pd.DataFrame]], dict[str, Any]]:
-    """The records of a study with one metric, divided by the values of a column; and the settings of each contender."""
-    path = kept.results / "studies" / f"{study}.csv"
+def _settings(kept: KeptRuns, study: str) -> dict[str, Any]:
+    """The settings with which a study was measured."""
+    path = kept.results / "studies" / f"{study}.yaml"
     if not path.exists():
-        raise LeftOut(f"there are no records {path.name}")
-    records = pd.read_csv(path)
-    contenders = read_yaml(path.with_suffix(".yaml"))["settings"]["contenders"]
-    return list(records[records["metric"] == metric].groupby(column, sort=False)), contenders
+        raise LeftOut(f"there are no records of the study {study}")
+    settings: dict[str, Any] = read_yaml(path)["settings"]
+    return settings
 
 
 def _activation(overrides: list[str]) -> dict[str, str]:

@@ -76,11 +76,12 @@ def test_the_table_of_rates_shows_the_common_rate_and_the_range_of_the_own_ones(
         for contender, seed, rate, split in product(("softmax", "entmax"), range(3), rates, ("validation", "test"))
     )
     shown = {"chosen_by": "accuracy", "common_rate": 0.1, "found": [], "notes": []}
-    [table] = learning_rates.report(records, {"contenders": ["softmax", "entmax"]}, shown).tables.values()
+    table, numbers = learning_rates.report(records, {"contenders": ["softmax", "entmax"]}, shown).tables.values()
     softmax, entmax = table.to_dict("records")
     assert entmax["at 0.1"] == "0.050 [0.050, 0.050]"
     assert entmax["own rates"] == "0.1 to 0.9, median 0.3"
     assert entmax["at its own"].startswith("0.217 [")
+    assert numbers.to_dict("records") == [{"activation": "entmax", "difference": 0, "low": 0, "high": 0}]
     assert (softmax["minus softmax"], entmax["minus softmax"]) == ("–", "+0.0000 [+0.0000, +0.0000]")
 
 

@@ -32,6 +32,16 @@ def test_of_two_classes_sparsemax_is_a_ramp_with_a_step_as_derivative():
     torch.testing.assert_close(slope, torch.sigmoid(t) * torch.sigmoid(-t))
 
 
+def test_the_titles_of_the_maps_are_true():
+    """Every sparse map has a dot at its first 1, and only one gets steeper."""
+    line, slope = draw_maps(None).axes
+    dots = {one.get_label(): [one.get_xdata()[place] for place in one.get_markevery()] for one in line.lines}
+    assert dots.pop("softmax (1, 1)") == []
+    assert [*dots.values()] == [pytest.approx([t], abs=0.005) for t in (4, 2, 1, 4 / 3)]
+    rising = [name for name, (_, values) in curves(slope).items() if values.diff().max() > 1e-9]
+    assert rising == ["SharMiX (1.75, 1.25)"]
+
+
 @pytest.mark.medium
 def test_each_triangle_shows_three_classes_under_one_pair_of_orders():
     *triangles, colours = draw_ternary(None).axes

@@ -1,25 +1,33 @@
 """Figures with a panel for each experiment."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from reporting.figures.beside_softmax import draw_accuracy_sparsity, draw_learning_curves
 from reporting.figures.figure2 import draw_figure2
+from reporting.figures.studies import draw_learning_rates
 from reporting.records.kept_runs import KeptRuns, ShownPanel
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import grouped, keep_records, make_record
-from tests.reporting.synthetic_results import cells_of
+from tests.reporting.synthetic_results import RESULTS, cells_of
 
 LEARNED = {"q": 1.25, "r": 1.5, "objective": "fenchel_young"}
 
 
 def of_panel(records, epoch=None):
     """Made-up kept runs with one panel."""
-    (groups,) = grouped(records)
-    return SimpleNamespace(panels=[ShownPanel("A title", groups, groups, epoch)])
+    return of_panels(records, epoch=epoch)
+
+
+def of_panels(*experiments, epoch=None):
+    """Made-up kept runs with a panel for each experiment."""
+    panels = [ShownPanel("A title", groups, groups, epoch) for groups in grouped(*experiments)]
+    return SimpleNamespace(panels=panels, declaration=SimpleNamespace(confidence=0.95))
 
 
 def title(axes):
@@ -28,6 +36,14 @@ def title(axes):
 
 def lines_of(axes):
     return {line.get_label(): line.get_ydata() for line in axes.lines if line.get_label()[0] != "_"}
+
+
+def intervals_of(axes):
+    """Of each row the ends of the interval, the mean, and whether its marker is filled."""
+    return [
+        (interval.get_xdata(), *mean.get_xdata(), mean.get_markerfacecolor() != "white")
+        for interval, mean in zip(axes.lines[::2], axes.lines[1::2], strict=False)  # without the line of softmax
+    ]
 
 
 def means(runs, column):
@@ -91,9 +107,53 @@ def test_runs_of_different_lengths_are_compared_with_softmax_at_one_epoch():
     longer = make_record("softmax", test={"accuracy": 0.5}, epochs=8)
     shorter = make_record("sparsemax", test={"accuracy": 0.4}, epochs=4)
     axes, _ = draw_accuracy_sparsity(of_panel([longer, shorter], epoch=4)).axes
-    assert title(axes) == "A title, 1 seed,\nepoch 4"
-    heights = [float(point[1]) for scatter in axes.collections for point in np.asarray(scatter.get_offsets())]
-    assert heights == pytest.approx([100 * (0.4 - (0.5 - (0.1 / 4 - 0.1 / 8)))])
+    assert title(axes) == "A title, 1 seed, epoch 4"
+    [(interval, mean, filled)] = intervals_of(axes)
+    assert mean == pytest.approx(100 * (0.4 - (0.5 - (0.1 / 4 - 0.1 / 8))))
+    assert np.isnan(interval).all()
+    assert not filled
+
+
+def test_intervals_are_over_seeds_and_the_sparsest_activation_is_the_last():
+    points = {"softmax": (0, 0, 0), "entmax": (1, 2, 3), "sparsemax": (-3, -2, -1.5)}  # minus softmax
+    sparsities = {"softmax": 0, "entmax": 0.3, "sparsemax": 0.2}
+    records = [
+        make_record(name, seed, test={"accuracy": 0.5 + own / 100, "sparsity": sparsities[name]})
+        for name, accuracies in points.items()
+        for seed, own in enumerate(accuracies)
+    ]
+    difference, sparsity = draw_accuracy_sparsity(of_panel(records)).axes
+    assert [text.get_text() for text in difference.get_yticklabels()] == ["sparsemax", "entmax"]
+    assert [mean for _, mean, _ in intervals_of(sparsity)] == pytest.approx([0.2, 0.3])
+    for (interval, mean, filled), name in zip(intervals_of(difference), ("sparsemax", "entmax"), strict=True):
+        expected = stats.ttest_1samp(points[name], 0).confidence_interval(0.95)
+        assert interval == pytest.approx(expected)
+        assert mean == pytest.approx(np.mean(points[name]))
+        assert filled == (name == "sparsemax")
+
+
+def test_the_differences_at_own_rates_are_those_of_the_studys_page(kept):
+    figure = draw_learning_rates(kept)
+    drawn = [one for axes in figure.axes for one in intervals_of(axes)]
+    page = (RESULTS / "studies" / "learning_rates.md").read_text("utf-8").replace("−", "-")
+    printed = re.findall(r"([+-][.\d]+) \[([+-][.\d]+), ([+-][.\d]+)\] \|$", page, re.MULTILINE)
+    for ((low, high), mean, filled), numbers in zip(drawn, printed, strict=True):
+        assert [mean, low, high] == pytest.approx([100 * float(number) for number in numbers], abs=0.0051)
+        assert filled == (low > 0 or high < 0)
+    hollow = sum(not filled for _, _, filled in drawn)
+    assert f": {hollow} of {len(drawn)} intervals" in figure.get_suptitle()
+
+
+def test_curves_are_of_the_activations_that_every_panel_has_and_the_title_counts_them():
+    def of(name, first):
+        record = make_record(name, test={"accuracy": 0.5})
+        record["curves"][0]["test/accuracy"] = first
+        return record
+
+    here = [of("softmax", 0.5), of("sparsemax", 0.3), of("entmax", 0.2)]
+    figure = draw_learning_curves(of_panels(here, [of("softmax", 0.5), of("sparsemax", 0.5)]))
+    assert [[*lines_of(axes)] for axes in figure.axes] == [["sparsemax"], ["sparsemax"]]
+    assert figure.get_suptitle().startswith("1 of 2 curves end nearer")
 
 
 def test_a_band_spans_the_seeds_and_the_mean_ends_with_the_shortest_run():

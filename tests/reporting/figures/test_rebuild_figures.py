@@ -56,7 +56,7 @@ def test_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
     ]
     assert "python -m reporting collect multi30k" in notices[0]
     assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == [
-        "CIFAR-100, balanced, 1 to 3 seeds: test accuracy minus softmax's"
+        "CIFAR-100, balanced, 1 to 3 seeds"
     ]
 
 
