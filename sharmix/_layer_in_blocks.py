@@ -18,7 +18,7 @@ _DENSE = 0.1  # the share of nonzero errors above which a matrix product is fast
 
 # (logits [rows, classes], classes [rows], parameters, whether the errors are wanted) -> the sum of losses and its
 # gradients by the parameters; the errors, which are the gradient by the logits, overwrite the logits
-_LossOfBlock = Callable[[Tensor, Tensor, Sequence[Tensor], bool], tuple[Tensor, Sequence[Tensor]]]
+LossOfBlock = Callable[[Tensor, Tensor, Sequence[Tensor], bool], tuple[Tensor, Sequence[Tensor]]]
 # the sum of losses, and its gradients: by hidden, weight and bias, and by the parameters
 LayerLoss = tuple[Tensor, Sequence[Tensor | None], Sequence[Tensor]]
 
@@ -33,7 +33,7 @@ class OutputLayer(NamedTuple):
 
 
 def loss_in_blocks(
-    loss: _LossOfBlock,
+    loss: LossOfBlock,
     most_classes: int,
     sparse_grad: bool,
     layer: OutputLayer,
@@ -44,18 +44,10 @@ def loss_in_blocks(
 
     With `sparse_grad` the gradient by the weight is a sparse tensor of the classes with an error, if few are.
     """
-    hidden, weight, bias, targets = layer
-    gradients = _LayerGradients(hidden, weight, bias, wanted, sparse_grad)
-    value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-    by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
-    for some, logits in logits_in_parts(hidden, weight, bias, most_classes):
-        few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
-        for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
-            part, slopes = loss(block, classes, parameters, True in wanted)
-            value = value + part
-            by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
-        gradients.add(some, logits)
-    return value, gradients.collected(), by_parameters
+    sums = LayerSums(loss, layer, wanted, parameters, sparse_grad)
+    for some, logits in logits_in_parts(layer.hidden, layer.weight, layer.bias, most_classes):
+        sums.add(some, logits)
+    return sums.collected()
 
 
 @torch.no_grad()
@@ -89,7 +81,7 @@ def loss_by_autograd(
     parameters: Sequence[Tensor],
     wants_errors: bool,
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """The sum of any loss, as `_LossOfBlock` says."""
+    """The sum of any loss, as `LossOfBlock` says."""
     leaf = logits.detach().requires_grad_(wants_errors)
     with torch.set_grad_enabled(wants_errors or bool(parameters)):
         value = loss(leaf, classes)
@@ -118,27 +110,40 @@ def softmax_loss(
     return value, []
 
 
-class _LayerGradients:
-    """The wanted gradients by hidden, weight and bias, float32 or wider, summed over chunks of the errors p − y."""
+class LayerSums:
+    """The sum of the losses, and its wanted gradients, float32 or wider, over parts of the rows."""
 
     def __init__(
-        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, wanted: Sequence[bool], sparse: bool
+        self,
+        loss: LossOfBlock,
+        layer: OutputLayer,
+        wanted: Sequence[bool],
+        parameters: Sequence[Tensor],
+        sparse: bool,
     ) -> None:
-        self.hidden, self.weight, self.sparse = hidden, weight, sparse
+        hidden, weight, bias, self.targets = layer
+        self.loss, self.parameters, self.sparse = loss, parameters, sparse
+        self.hidden, self.weight = hidden, weight
         self.wide = torch.promote_types(weight.dtype, torch.float32)
+        self.value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+        self.by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        self.wants_errors = True in wanted
         wants_hidden, self.wants_weight, wants_bias = wanted
-        self.by_hidden = torch.empty_like(hidden, dtype=self.wide) if wants_hidden else None
+        self.by_hidden = torch.zeros_like(hidden, dtype=self.wide) if wants_hidden else None
         self.by_bias = torch.zeros_like(bias, dtype=self.wide) if bias is not None and wants_bias else None
         self.by_weight: Tensor | None = None  # summed over the dense chunks
         self.rows, self.classes, self.errors = ([torch.empty_like(hidden[:0, 0], dtype=torch.long)] for _ in range(3))
 
-    def add(self, some: slice, error: Tensor) -> None:
-        """Add the errors [rows, classes] of the rows `some`."""
+    def add(self, some: slice | Tensor, logits: Tensor) -> None:
+        """Add the rows `some` with the logits [rows, classes], which the errors p − y overwrite."""
+        few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
+        for block, classes in zip(torch.split(logits, few), torch.split(self.targets[some], few), strict=True):
+            self._add_losses(block, classes)
         if self.by_bias is not None:
-            self.by_bias += error.sum(0)
+            self.by_bias += logits.sum(0)
         if self.by_hidden is None and not self.wants_weight:
             return
-        error = error.to(self.weight.dtype)
+        error = logits.to(self.weight.dtype)
         # A few rows can show that a chunk is dense. Only the whole chunk can show that it is sparse, which it must be
         # before its nonzero places are listed. On a GPU the host would wait for each of these counts.
         if not error.is_cpu or any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
@@ -152,28 +157,52 @@ class _LayerGradients:
                 self.by_weight += error.T @ self.hidden[some]
             return
         rows, classes = error.nonzero(as_tuple=True)
-        errors = error[rows, classes]
+        self._add_errors(some, rows, classes, error[rows, classes])
+
+    def add_listed(self, some: Tensor, logits: Tensor, classes: Tensor, own: Tensor) -> None:
+        """Add the rows `some` with the logits [rows, room] of their `classes` [rows, room]; the others' errors are 0.
+
+        `own` [rows] are the places of the targets in the lists.
+        """
+        self._add_losses(logits, own)
+        if self.wants_errors:
+            rows, places = logits.nonzero(as_tuple=True)
+            classes, errors = classes[rows, places].long(), logits[rows, places]
+            if self.by_bias is not None:
+                self.by_bias.index_add_(0, classes, errors)
+            self._add_errors(some, rows, classes, errors)
+
+    def _add_losses(self, logits: Tensor, classes: Tensor) -> None:
+        value, slopes = self.loss(logits, classes, self.parameters, self.wants_errors)
+        self.value = self.value + value
+        self.by_parameters = [so_far + slope for so_far, slope in zip(self.by_parameters, slopes, strict=True)]
+
+    def _add_errors(self, some: slice | Tensor, rows: Tensor, classes: Tensor, errors: Tensor) -> None:
+        """Add the nonzero errors at sorted `rows` of the rows `some`, and at `classes`."""
+        numbers = torch.arange(len(self.hidden), device=rows.device)[some]
         if self.by_hidden is not None:
-            self.by_hidden[some] = _grouped_sums(self.weight, classes, errors, rows, len(error))
+            self.by_hidden[some] = _grouped_sums(self.weight, classes, errors, rows, len(numbers))
         if self.wants_weight:
-            self.rows.append(rows + some.start)
+            self.rows.append(numbers[rows])
             self.classes.append(classes)
             self.errors.append(errors)
 
-    def collected(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def collected(self) -> LayerLoss:
+        return self.value, (self.by_hidden, self._by_weight(), self.by_bias), self.by_parameters
+
+    def _by_weight(self) -> Tensor | None:
         if not self.wants_weight or (self.by_weight is not None and len(self.rows) == 1):  # no chunk was sparse
-            return self.by_hidden, self.by_weight, self.by_bias
+            return self.by_weight
         classes, order = torch.cat(self.classes).sort()
         rows, errors = torch.cat(self.rows)[order], torch.cat(self.errors)[order].to(self.weight.dtype)
         if self.sparse and self.by_weight is None:
             touched, place = torch.unique_consecutive(classes, return_inverse=True)
             sums = _grouped_sums(self.hidden, rows, errors, place, len(touched)).to(self.wide)
-            by_weight = torch.sparse_coo_tensor(
+            return torch.sparse_coo_tensor(
                 touched[None], sums, self.weight.shape, check_invariants=False, is_coalesced=True
             )
-            return self.by_hidden, by_weight, self.by_bias
         by_weight = _grouped_sums(self.hidden, rows, errors, classes, len(self.weight)).to(self.wide)
-        return self.by_hidden, by_weight if self.by_weight is None else by_weight.add_(self.by_weight), self.by_bias
+        return by_weight if self.by_weight is None else by_weight.add_(self.by_weight)
 
 
 def _grouped_sums(table: Tensor, index: Tensor, factor: Tensor, group: Tensor, groups: int) -> Tensor:

@@ -21,8 +21,9 @@ from sharmix._layer_in_blocks import (
     loss_in_blocks,
     softmax_loss,
 )
+from sharmix._layer_screened import screened_loss, screening_may_pay
 from sharmix._operators.backend import backend
-from sharmix._operators.orders import Orders, are_numbers, checked_orders
+from sharmix._operators.orders import Orders, are_numbers, checked_orders, largest
 from sharmix._private_torch import is_plain_tensor, keeps_graph
 from sharmix._targets import check_indices, checked_classes
 from sharmix.functional import Nonconcave, SharmaMittalRegulariser, fenchel_young_loss, orders_of
@@ -52,6 +53,9 @@ def linear_fenchel_young_loss(
     CPU, and on CUDA where an earlier step had few of them. They are computed together with the value and
     kept for the backward pass, which cannot be differentiated again.
 
+    A processor with instructions for bfloat16 screens a large float32 layer: a product in bfloat16 shows which classes
+    can be in the support, and only their logits are computed (docs/math.md, section 9).
+
     Args:
         hidden: the input of the output layer, [..., features], floating point.
         weight, bias: the weights of the output layer, [classes, features], and its bias, [classes] or None.
@@ -62,7 +66,7 @@ def linear_fenchel_young_loss(
 
     Returns, Raises: as `fenchel_young_loss`; the loss is a scalar.
 
-    Source: docs/math.md, section 5.
+    Source: docs/math.md, sections 5 and 9.
 
     Example:
         >>> hidden, weight = torch.ones(4, 2), torch.zeros(1000, 2, requires_grad=True)
@@ -119,6 +123,10 @@ def linear_loss(
         if label_smoothing:
             entropy = _smoothed_entropy(regulariser, weight, label_smoothing)
             entropy = entropy * (counted.clamp_max(1) if reduction == "mean" else counted)
+    elif regulariser and not label_smoothing and not most_classes and screening_may_pay(layer, regulariser.orders[0]):
+        in_blocks = partial(loss_by_autograd, partial(loss, ignore_index=-100, reduction="sum"))  # of rows that count
+        numbers = [largest(order) for order in regulariser.orders]  # each has one
+        compute = partial(screened_loss, in_blocks, numbers, ignore_index, sparse_grad, weight)
     elif is_softmax and not label_smoothing:
         in_blocks = partial(softmax_loss, ignore_index=ignore_index)
         compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)

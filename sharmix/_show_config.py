@@ -4,6 +4,7 @@ import platform
 
 import torch
 
+from sharmix._layer_screened import has_bfloat16
 from sharmix._operators import backend, cpu
 from sharmix._version import __version__
 
@@ -37,7 +38,9 @@ def _cpu_facts() -> dict[str, str]:
     loaded = cpu.kernel.__name__.removeprefix("sharmix._kernel_") if cpu.kernel else None
     for kernel, instructions in _INSTRUCTION_SETS.items():
         if kernel == loaded:
-            return facts | {"instruction set": instructions}
+            screens = {"output layers": "screened by products in bfloat16"}
+            lacks = {"not screening of output layers": "this processor has no instructions for bfloat16"}
+            return facts | {"instruction set": instructions} | (screens if has_bfloat16() else lacks)
         facts[f"not {instructions}"] = _why_not(kernel)
     return facts
 

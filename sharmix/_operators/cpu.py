@@ -160,6 +160,46 @@ def alpha_relu_loss_backward(
     return by_logits
 
 
+def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """A float32 matrix [rows, features] in bfloat16, and bounds [2, rows]: the norms of the error and of the result."""
+    result, norms = matrix.bfloat16(), matrix.new_empty(2, len(matrix))
+    kernel.norms_of_rounding(*matrix.shape, _address(matrix), _address(result), norms.data_ptr())
+    return result, norms
+
+
+def screen(
+    layer: tuple[Tensor, Tensor, Tensor | None, Tensor],
+    product: Tensor,
+    norms: tuple[Tensor, Tensor],
+    orders: Sequence[float],
+    room: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The classes of each row that can be in the support, and the target, by a product in bfloat16.
+
+    Args:
+        layer: contiguous float32 hidden [rows, features], weight [classes, features] and bias, and targets [rows],
+            which are classes.
+        product: hidden · weightᵀ in bfloat16, of the `rounded` matrices.
+        norms: those of the rounding of hidden and of weight.
+        orders: q, r and T₀, with q in (1, 2].
+        room: the largest number of classes of a row.
+
+    Returns:
+        The number of classes of each row, [rows], or −1 if it has no list, because they are more than `room` or a
+        number is not finite; their logits and numbers, [rows, room], filled up with −∞; and the place of the target in
+        the list, [rows].
+    """
+    hidden, weight, bias, targets = layer
+    rows, classes = product.shape
+    counts, own = torch.empty_like(targets), torch.empty_like(targets)
+    logits, places = hidden.new_empty(rows, room), targets.new_empty(rows, room, dtype=torch.int32)
+    inputs = _address(hidden), _address(weight), _result(bias), _address(product), *map(_address, norms)
+    results = counts.data_ptr(), logits.data_ptr(), places.data_ptr(), own.data_ptr()
+    sizes = rows, classes, hidden.shape[1]
+    kernel.screen(*sizes, *orders, *inputs, _address(targets), room, *results)
+    return counts, logits, places, own
+
+
 def _losses(logits: Tensor, reduction: str) -> tuple[Tensor, Tensor | None]:
     """Memory for the sum or mean of the losses, and if they are wanted for those of the rows."""
     losses = logits.new_empty(logits.shape[:-1]) if reduction == "none" else None

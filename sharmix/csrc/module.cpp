@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "rows.h"
+#include "screen.h"
 
 namespace {
 
@@ -154,6 +154,23 @@ bool takes_alpha(double alpha, bool is_float) {
     return alpha > 1 && (is_float ? beta_of<float>(alpha) : beta_of<double>(alpha)) > 0;
 }
 
+// For each row the classes that can be in the support, as screen.h has it. The norms of the rounding are those
+// of the weight [2, classes] and of hidden [2, rows].
+void screen(int64_t rows, int64_t classes, int64_t features, double q, double r, double temperature, Address hidden,
+            Address weight, Address bias, Address product, Address hidden_norms, Address weight_norms,
+            const int64_t* targets, int64_t room, int64_t* counts, Address logits, Address places, int64_t* own) {
+    const auto *of_hidden = (const float*)hidden_norms, *of_weight = (const float*)weight_norms;
+    const ScreenedLayer layer{(const float*)hidden, (const float*)weight, (const float*)bias, (const Bfloat16*)product,
+                              of_hidden, of_hidden + rows, of_weight, of_weight + classes, classes, features};
+    sharmix::screen(layer, targets, {q, r, temperature}, room, counts, (float*)logits, (int32_t*)places, own, rows);
+}
+
+// The norms [2, rows] of the rounding of a matrix to bfloat16.
+void norms_of_rounding(int64_t rows, int64_t features, Address exact, Address rounded, Address norms) {
+    float* const of_error = (float*)norms;
+    sharmix::norms_of_rounding((const float*)exact, (const Bfloat16*)rounded, of_error, of_error + rows, rows, features);
+}
+
 // An argument from a Python object. An order is a float, or the address of a float64 for each row.
 template <class T> T argument(PyObject* object) {
     if constexpr (std::is_same_v<T, Column>) {
@@ -213,6 +230,8 @@ PyMethodDef methods[] = {
     method<alpha_relu_loss>("alpha_relu_loss"),
     method<alpha_relu_loss_backward>("alpha_relu_loss_backward"),
     method<takes_alpha>("takes_alpha"),
+    method<norms_of_rounding>("norms_of_rounding"),
+    method<screen>("screen"),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,0 +1,143 @@
+"""How many words screening leaves, epoch by epoch of a training of translation.
+
+python run.py experiment=multi30k activation=entmax '+callbacks.words={_target_: benchmarks.screened_words.Words}'
+python -m benchmarks.screened_words outputs/multi30k/entmax-0123456789ab/seed-21 [FOLDER ...]
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
+
+import sharmix
+from benchmarks.harness import Row
+from benchmarks.publication import origin, publish
+from reporting.text.markdown import paragraph
+from sharmix._operators import cpu
+
+FILE = "screened_words.csv"  # in the folder of the run
+REPEAT = "python -m benchmarks.screened_words FOLDERS"
+_ROUNDING = 1.001 / 256  # as in csrc/screen.h
+_ABOUT = (
+    "Of every {every}th batch of a training on Multi30k, means of an epoch. *Support*: the words with a probability "
+    "above 0, of a token. *Left*: the words that a product in bfloat16 cannot exclude, of a token; screening computes "
+    "these alone ([why](../../docs/math.md), section 9). *Rows*: the share of the table's rows that have a gradient "
+    "from a batch. *Time*: the layer with its loss, forward and backward, as it is computed without screening, "
+    "relative to the same layer with cross-entropy, in processor time beside other work."
+)
+
+
+class Words(Callback):
+    """Counts the words of every so many batches, and writes their means after each epoch into the run's folder."""
+
+    def __init__(self, every: int = 50) -> None:
+        self.every, self.calls = every, 0
+        self.rows: list[Row] = []
+        self.found: list[Row] = []
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        activation: Any = pl_module.activation
+        compute = activation.linear_loss
+
+        def counted(*layer: Tensor, **options: Any) -> Tensor:
+            self.calls += 1
+            if self.calls % self.every == 0:
+                plain = [one.detach() for one in layer]
+                orders = [float(order) for order in activation._regulariser().orders]
+                self.rows.append(counts(*plain, orders) | {"ratio": ratio(compute, plain, options)})
+            return compute(*layer, **options)
+
+        activation.linear_loss = counted
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        means = pd.DataFrame(self.rows).mean().to_dict()
+        self.found.append({"epoch": trainer.current_epoch + 1, **means, "every": self.every})
+        self.rows = []
+        pd.DataFrame(self.found).to_csv(Path(trainer.default_root_dir) / FILE, index=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"found": self.found}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.found = state_dict["found"]
+
+
+def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping[str, Any]) -> float:
+    """The processor time of a layer and its loss, forward and backward, relative to cross-entropy's."""
+    *tensors, targets = layer
+    leaves = [one.requires_grad_() for one in tensors]
+    contenders = (
+        lambda: loss(*leaves, targets, **options),
+        lambda: cross_entropy(linear(*leaves), targets, reduction="sum"),
+    )
+    seconds = []
+    for contender in contenders:
+        start = time.process_time()
+        torch.autograd.grad(contender(), leaves)
+        seconds.append(time.process_time() - start)
+    return seconds[0] / seconds[1]
+
+
+@torch.no_grad()
+def counts(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, orders: Sequence[float]) -> Row:
+    """Of one batch: tokens, words, those in the support and those left, of a token, and the share of rows touched."""
+    q, r, temperature = orders
+    (near_hidden, of_hidden), (near_weight, of_weight) = cpu.rounded(hidden), cpu.rounded(weight)
+    product = (near_hidden.float() @ near_weight.float().T).bfloat16().float()  # fast on every processor
+    radius = (of_hidden.sum(0)[:, None] * of_weight[0] + of_hidden[0][:, None] * of_weight[1]).add_(
+        product.abs(), alpha=_ROUNDING
+    )
+    centre = product.add_(bias)
+    reach = temperature / (q - 1) * max(1, len(weight) ** (2 - 1 / q - r))
+    left = centre + radius >= (centre - radius).amax(1, keepdim=True) - reach
+    p = sharmix.sharmix(linear(hidden, weight, bias), q, r, temperature)
+    p.scatter_add_(1, targets[:, None], -torch.ones_like(p[:, :1]))
+    return {
+        "tokens": len(hidden),
+        "words": len(weight),
+        "support": (p != 0).sum(1).float().mean().item(),
+        "left": left.sum(1).float().mean().item(),
+        "rows": (p != 0).any(0).float().mean().item(),
+    }
+
+
+def measured(folders: Sequence[str]) -> Iterator[Row]:
+    """The rows that finished runs have left, one for each epoch."""
+    for folder in folders:
+        for row in pd.read_csv(Path(folder) / FILE).to_dict("records"):
+            yield {"activation": Path(folder).parts[-2].rsplit("-", 1)[0], "seed": Path(folder).name[5:], **row}
+
+
+def page(data: pd.DataFrame) -> str:
+    """The page as Markdown."""
+    shown = data[["activation", "epoch"]].copy()
+    for title, column, form in (
+        ("support", "support", "{:.1f}"),
+        ("left", "left", "{:.0f}"),
+        ("rows", "rows", "{:.1%}"),
+        ("time", "ratio", "{:.2f}"),
+    ):
+        shown[title] = data[column].map(form.format)
+    words = f"The table has {data['words'].iloc[0]:,.0f} words, and a batch {data['tokens'].mean():,.0f} tokens."
+    about = paragraph(f"{_ABOUT.format(every=data['every'].iloc[0])} {words} {origin(data, REPEAT)}")
+    return f"# Words that screening leaves\n\n{about}\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
+
+
+def main() -> None:
+    """Command line: collect the rows of runs, write the CSV, and make its page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.screened_words", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
+    parser.add_argument("runs", nargs="+", metavar="FOLDER", help="a finished run with the callback")
+    options = parser.parse_args()
+    publish("screened_words", measured(options.runs), options.folder / "screened_words.csv", page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The loss of an output layer whose logits are screened by a product in bfloat16: docs/math.md, section 9.
+
+A class far below the largest logit has the probability and the gradient 0. The product shows which classes can be near
+enough. Their logits, the loss and all gradients are then those of float32.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from sharmix._layer_in_blocks import LayerLoss, LayerSums, LossOfBlock, OutputLayer, logits_in_parts
+from sharmix._operators import cpu
+from sharmix._operators.backend import backend
+from sharmix._operators.orders import largest
+from sharmix._targets import checked_classes
+
+_LEAST_ROWS, _LEAST_CLASSES = 64, 4096  # of a layer for which converting the weight pays
+_CHUNK_BYTES = 1 << 25  # the size of a part of the product
+_LEAST_ROOM, _ROOM = 64, 64  # the list of a row has room for 64 classes, or for a 64th of them
+_DENSE = 0.25  # the share of rows without a list above which screening does not pay
+_LONGEST_PAUSE = 64  # calls
+
+_pauses: Any = WeakTensorKeyDictionary()  # of each weight: the calls that go without screening, and how many did last
+
+
+def has_bfloat16() -> bool:
+    """Whether the processor has instructions for products in bfloat16."""
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # which torch 2.10 may lack
+    return any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16"))
+
+
+def screening_may_pay(layer: OutputLayer, q: float | Tensor) -> bool:
+    """Whether screening may save time: for a large layer in float32, on a processor that is made for bfloat16."""
+    hidden, weight = layer.hidden, layer.weight
+    if not hidden.is_cpu or hidden.dtype is not torch.float32 or backend("cpu") != "c++" or not has_bfloat16():
+        return False
+    return len(hidden) >= _LEAST_ROWS and len(weight) >= _LEAST_CLASSES and 1 < largest(q) <= 2
+
+
+def screened_loss(
+    loss: LossOfBlock,
+    orders: Sequence[float],
+    ignore_index: int,
+    sparse_grad: bool,
+    known_by: Tensor,
+    layer: OutputLayer,
+    wanted: Sequence[bool],
+    parameters: Sequence[Tensor],
+) -> LayerLoss:
+    """As `loss_in_blocks`, for SharMiX's loss with these orders.
+
+    Rows with many classes near the largest logit are computed as there. `known_by` is the weight of the layer in an
+    earlier step: where many rows were such, the next steps go without screening.
+    """
+    hidden, weight, targets = layer.hidden.contiguous(), layer.weight.contiguous(), layer.targets.contiguous()
+    bias = None if layer.bias is None else layer.bias.contiguous()
+    layer = OutputLayer(hidden, weight, bias, targets)
+    checked_classes(targets, len(weight), ignore_index)
+    sums = LayerSums(loss, layer, wanted, parameters, sparse_grad)
+    rest = targets.ne(ignore_index).nonzero().squeeze(1)
+    calls, last = _pauses.get(known_by, (0, 0))
+    if calls:
+        _pauses[known_by] = calls - 1, last
+    else:
+        counted = len(rest)
+        rest = _add_screened(sums, orders, layer, rest)
+        pause = min(_LONGEST_PAUSE, 2 * last + 1) if len(rest) > _DENSE * counted else 0
+        _pauses[known_by] = pause, pause
+    for some, logits in logits_in_parts(hidden[rest], weight, bias):
+        sums.add(rest[some], logits)
+    return sums.collected()
+
+
+def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, rows: Tensor) -> Tensor:
+    """Add those of the rows that have few classes near the largest logit; returns the others."""
+    weight, norms_of_weight = cpu.rounded(layer.weight)
+    room = max(_LEAST_ROOM, len(weight) // _ROOM)
+    rest, parts = [], list(torch.split(rows, max(1, _CHUNK_BYTES // (2 * len(weight)))))
+    while parts:
+        some = parts.pop(0)
+        hidden = layer.hidden[some]
+        rounded, norms = cpu.rounded(hidden)
+        part = hidden, layer.weight, layer.bias, layer.targets[some]
+        counts, logits, classes, own = cpu.screen(part, rounded @ weight.T, (norms, norms_of_weight), orders, room)
+        listed, most = counts > 0, int(counts.max())
+        if most > 0:
+            sums.add_listed(some[listed], logits[listed, :most], classes[listed, :most], own[listed])
+        rest.append(some[~listed])
+        if len(rest[-1]) > _DENSE * len(some):
+            break
+    return torch.cat([*rest, *parts])

@@ -1,0 +1,205 @@
+// The classes of an output layer that can be in the support, by a product in bfloat16: docs/math.md, section 9.
+#pragma once
+
+#include <vector>
+
+#include "rows.h"
+
+namespace sharmix {
+
+using Bfloat16 = uint16_t;  // the upper half of a float
+typedef Bfloat16 HalfWords __attribute__((vector_size(VECTOR_BYTES / 2)));
+
+constexpr float ROUNDING = 1.001f / 256;  // the largest relative error of a number that is rounded to bfloat16
+constexpr float TINY = 0x1p-60f;          // squares of smaller numbers may be 0, and so may be their bfloat16
+
+// The largest error of a sum of products in float32, in any order, and of another such sum; relative to the norms.
+inline float error_of_sums(int64_t features) { return float(features + 4) * 0x1p-22f; }
+
+inline Floats floats(const Bfloat16* address) {
+    HalfWords words;
+    std::memcpy(&words, address, sizeof words);
+    const FloatBits bits = __builtin_convertvector(words, FloatBits) << 16;
+    Floats result;
+    std::memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+inline float as_float(Bfloat16 number) {
+    const uint32_t bits = uint32_t(number) << 16;
+    float result;
+    std::memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+inline float dot(const float* a, const float* b, int64_t count) {
+    Floats sums[4] = {};
+    int64_t i = 0;
+    for (; i + 4 * LANES<float> <= count; i += 4 * LANES<float>)
+        for (int part = 0; part < 4; ++part)
+            sums[part] += load<float>(a + i + part * LANES<float>) * load<float>(b + i + part * LANES<float>);
+    float total = sum<float>((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    for (; i < count; ++i) total += a[i] * b[i];
+    return total;
+}
+
+// For each row of a matrix that was rounded to bfloat16, a bound of the norm of the error, which includes the errors of
+// sums of its products; and a bound of the norm of the rounded row.
+inline void norms_of_rounding(const float* exact, const Bfloat16* rounded, float* of_error, float* of_rounded, int64_t rows,
+                              int64_t features) {
+    const float above = 1 + error_of_sums(features), least = TINY * float(features);
+    for_rows(rows, features, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+            const float* const x = exact + row * features;
+            const Bfloat16* const near = rounded + row * features;
+            Floats errors = {}, squares = {};
+            int64_t i = 0;
+            for (; i + LANES<float> <= features; i += LANES<float>) {
+                const Floats y = floats(near + i), missed = load<float>(x + i) - y;
+                errors += missed * missed;
+                squares += y * y;
+            }
+            float error = sum<float>(errors), square = sum<float>(squares);
+            for (; i < features; ++i) {
+                const float y = as_float(near[i]);
+                error += (x[i] - y) * (x[i] - y);
+                square += y * y;
+            }
+            of_rounded[row] = above * std::sqrt(square) + least;
+            of_error[row] = above * std::sqrt(error) + least;
+            of_error[row] += error_of_sums(features) * (of_rounded[row] + of_error[row]);
+        }
+    });
+}
+
+// An output layer in float32; its product hidden . weight^T in bfloat16; and the norms of the rounding of both.
+struct ScreenedLayer {
+    const float *hidden, *weight, *bias;  // bias may be null
+    const Bfloat16* product;              // [rows, classes]
+    const float *hidden_error, *hidden_rounded, *weight_error, *weight_rounded;
+    int64_t classes, features;
+
+    struct Bounds {
+        Floats lower, upper;
+    };
+
+    // Of the logits of some classes.
+    INLINE Bounds bounds(int64_t row, int64_t start) const {
+        const Floats rounded = floats(product + row * classes + start);
+        const Floats offset = bias ? load<float>(bias + start) : Floats{};
+        const float error = hidden_error[row], norm = error + hidden_rounded[row];
+        const Floats magnitude = offset < 0 ? -offset : offset, of_bias = offset > -INFINITY ? magnitude : Floats{};
+        const Floats radius = norm * load<float>(weight_error + start) + error * load<float>(weight_rounded + start) +
+                              ROUNDING * (rounded < 0 ? -rounded : rounded) + 0x1p-21f * of_bias;
+        return {rounded + offset - radius, rounded + offset + radius};
+    }
+
+    float logit(int64_t row, int64_t place) const {
+        return dot(hidden + row * features, weight + place * features, features) + (bias ? bias[place] : 0);
+    }
+};
+
+// Lists the classes of a row that can be in the support, and their logits.
+class Screen {
+  public:
+    Screen(const ScreenedLayer& layer, const Orders& orders)
+        : layer_(layer), most_(layer.classes / 16), logits(most_ + 1), places(most_ + LANES<float>) {
+        reach_ = (1 + MARGIN) * Equation<float>(orders, layer.classes).highest * orders.temperature / orders.delta();
+    }
+
+    // False if more than a sixteenth of the classes can be in the support, or a number is not finite.
+    bool find(int64_t row) { return collect(row, below(largest_lower_bound(row))) && keep_within_reach(row); }
+
+    // The place of a class in the list. If it is not there, it is added.
+    int64_t place_of(int64_t row, int64_t target) {
+        const auto end = places.begin() + count, found = std::find(places.begin(), end, int32_t(target));
+        if (found == end) {
+            logits[count] = layer_.logit(row, target);
+            places[count++] = int32_t(target);
+        }
+        return found - places.begin();
+    }
+
+    int64_t count = 0;
+
+  private:
+    // No class with a lower logit is in the support.
+    float below(float best) const { return just_below(float(best - reach_)); }
+
+    // NaN if a bound is NaN.
+    float largest_lower_bound(int64_t row) const {
+        Floats best = all(-INFINITY), undefined = {};
+        for_classes([&](int64_t start, int64_t) {
+            const auto [lower, upper] = layer_.bounds(row, start);
+            best = lower > best ? lower : best;
+            undefined = upper == upper ? undefined : upper;
+        });
+        return largest<float>(best) + sum<float>(undefined);
+    }
+
+    bool collect(int64_t row, float least) {
+        count = 0;
+        bool fits = least == least;
+        for_classes([&](int64_t start, int64_t seen) {
+            const auto above = layer_.bounds(row, start).upper >= least;
+            if (!fits || !any(above)) return;
+            for (int64_t lane = seen; lane < LANES<float>; ++lane)
+                if (above[lane]) places[count++] = int32_t(start + lane);
+            fits = count <= most_;
+        });
+        return fits;
+    }
+
+    bool keep_within_reach(int64_t row) {
+        float best = -INFINITY;
+        for (int64_t i = 0; i < count; ++i) {
+            logits[i] = layer_.logit(row, places[i]);
+            best = logits[i] > best || logits[i] != logits[i] ? logits[i] : best;
+        }
+        const float least = below(best);
+        int64_t kept = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            logits[kept] = logits[i];
+            places[kept] = places[i];
+            kept += logits[i] >= least;
+        }
+        count = kept;
+        return std::isfinite(best);
+    }
+
+    // body(first class, number of classes that it has seen), for one vector of classes after another
+    template <class Body> INLINE void for_classes(Body body) const {
+        int64_t start = 0;
+        for (; start + LANES<float> <= layer_.classes; start += LANES<float>) body(start, 0);
+        if (start < layer_.classes) body(layer_.classes - LANES<float>, LANES<float> - (layer_.classes - start));
+    }
+
+    const ScreenedLayer& layer_;
+    double reach_;
+    int64_t most_;
+
+  public:
+    std::vector<float> logits;
+    std::vector<int32_t> places;
+};
+
+// For each row the number of classes that can be in the support, with its target; their logits and places [rows, room],
+// filled up with -inf; and the target's place among them. The number is -1 if they are more than `room`, or not known.
+inline void screen(const ScreenedLayer& layer, const int64_t* targets, const Orders& orders, int64_t room, int64_t* counts,
+                   float* logits, int32_t* places, int64_t* own, int64_t rows) {
+    for_rows(rows, layer.classes, [&](int64_t begin, int64_t end) {
+        Screen screen(layer, orders);
+        for (int64_t row = begin; row < end; ++row) {
+            counts[row] = -1;
+            if (!screen.find(row)) continue;
+            own[row] = screen.place_of(row, targets[row]);
+            if (screen.count > room) continue;
+            counts[row] = screen.count;
+            std::copy_n(screen.logits.begin(), screen.count, logits + row * room);
+            std::copy_n(screen.places.begin(), screen.count, places + row * room);
+            std::fill(logits + row * room + screen.count, logits + (row + 1) * room, -INFINITY);
+        }
+    });
+}
+
+}  // namespace sharmix

@@ -1,0 +1,159 @@
+"""A screened output layer has the loss and the gradients of all logits, and loses no class of the support."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import linear
+
+import sharmix
+from sharmix import _layer_screened
+from sharmix._operators import cpu
+from tests.sharmix.cases import for_every
+from tests.sharmix.screen_search import lost_classes, worst_case
+
+pytestmark = pytest.mark.skipif(not cpu.kernel, reason="needs the compiled kernel")
+CLASSES, FEATURES, TOKENS = 1003, 61, 100
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """The rows of each screened part, and those of them that got a list; on a processor made for bfloat16."""
+    found = []
+
+    def screen(*arguments):
+        result = cpu_screen(*arguments)
+        found.append((len(result[0]), int((result[0] >= 0).sum())))
+        return result
+
+    cpu_screen = cpu.screen
+    monkeypatch.setattr(cpu, "screen", screen)
+    monkeypatch.setattr(_layer_screened, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(_layer_screened, "_LEAST_CLASSES", 512)
+    monkeypatch.setattr(_layer_screened, "_CHUNK_BYTES", 40 * 2 * CLASSES)  # 40 rows
+    return found
+
+
+def layer(scale=1.2, noise=0.6, bias=True):
+    """Hidden states near the words that are right, of which one is ignored."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(CLASSES, FEATURES, generator=generator)
+    targets = torch.randint(CLASSES, (TOKENS,), generator=generator)
+    hidden = scale * (weight[targets] + noise * torch.randn(TOKENS, FEATURES, generator=generator)) / FEATURES**0.5
+    tensors = [hidden, weight, torch.randn(CLASSES, generator=generator) if bias else None]
+    targets[3] = -100
+    return [tensor if tensor is None else tensor.requires_grad_() for tensor in tensors], targets
+
+
+def gradients(loss, tensors, *orders):
+    return torch.autograd.grad(loss, [one for one in (*tensors, *orders) if isinstance(one, torch.Tensor)])
+
+
+def both(tensors, targets, *orders, sparse_grad=False, **options):
+    fused = sharmix.linear_fenchel_young_loss(*tensors, targets, *orders, sparse_grad=sparse_grad, **options)
+    whole = sharmix.fenchel_young_loss(linear(*tensors), targets, *orders, **options)
+    return fused, whole
+
+
+@for_every(
+    "q, r",
+    [(1.25, 1.5), (1.5, 1.5), (2.0, 2.0), (1.75, 1.25), (1.3, 1.6)],
+    temperature=[1.0, 0.5],
+    bias=[True, False],
+    reduction=["mean", "sum"],
+)
+def test_loss_and_gradients_are_those_of_all_logits(listed, q, r, temperature, bias, reduction):
+    tensors, targets = layer(bias=bias)
+    orders = [torch.tensor(order, requires_grad=True) for order in (q, r, temperature)]
+    fused, whole = both(tensors, targets, *orders, reduction=reduction)
+    torch.testing.assert_close(fused, whole, rtol=1e-6, atol=1e-6)
+    for mine, theirs in zip(gradients(fused, tensors, *orders), gradients(whole, tensors, *orders), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=5e-6, atol=max(1e-7, 5e-6 * theirs.abs().max().item()))
+    assert sum(rows for _, rows in listed[-3:]) > 0.4 * TOKENS
+
+
+def test_a_target_far_away_and_the_number_that_is_ignored_may_be_a_place(listed):
+    tensors, targets = layer(scale=8.0, noise=0.01)
+    targets[3:40] = (targets[3:40] + 1) % CLASSES
+    targets[60:] = 2
+    fused, whole = both(tensors, targets, 1.5, 1.5, ignore_index=2)
+    torch.testing.assert_close(fused, whole, rtol=1e-6, atol=0)
+    assert fused > 1
+    torch.testing.assert_close(gradients(fused, tensors), gradients(whole, tensors), rtol=5e-6, atol=1e-6)
+    assert listed[0] == (40, 40)
+    with pytest.raises(ValueError, match="label 1003 is out of range"):
+        both(tensors, torch.full_like(targets, CLASSES))
+
+
+def test_the_gradient_of_the_weight_is_sparse_on_request(listed):
+    tensors, targets = layer(scale=4.0)
+    dense, sparse = (gradients(both(tensors, targets, sparse_grad=wants)[0], tensors) for wants in (False, True))
+    assert sparse[1].is_sparse
+    assert len(sparse[1].coalesce().indices()[0]) == dense[1].any(1).sum() < CLASSES // 2
+    torch.testing.assert_close([sparse[0], sparse[1].to_dense(), sparse[2]], list(dense))
+
+
+def test_where_many_classes_are_near_a_pause_follows_that_doubles(listed):
+    tensors, targets = layer(scale=0.01)
+    calls = []
+    for _ in range(12):
+        before = len(listed)
+        fused, whole = both(tensors, targets)
+        torch.testing.assert_close(fused, whole)
+        torch.testing.assert_close(gradients(fused, tensors), gradients(whole, tensors), rtol=5e-6, atol=1e-6)
+        calls.append(len(listed) > before)
+    assert [place for place, screens in enumerate(calls) if screens] == [0, 2, 6]
+    assert all(part == (40, 0) for part in listed)  # after the first part the call gives up
+    with torch.no_grad():
+        tensors[0].mul_(200)
+    listed.clear()
+    for expected in (0, 0, 3, 6):  # parts: after the pause every call screens
+        both(tensors, targets)
+        assert len(listed) == expected
+
+
+@pytest.mark.parametrize("part", ["hidden", "weight", "bias"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e35, 1e-40])
+def test_values_of_all_kinds_give_what_all_logits_give(listed, part, value):
+    tensors, targets = layer()
+    targets[3] = 5
+    tensor = tensors[["hidden", "weight", "bias"].index(part)]
+    with torch.no_grad():
+        tensor.view(-1)[7 :: tensor.numel() // 3] = value
+    fused, whole = both(tensors, targets, 1.5, 1.5)
+    torch.testing.assert_close(fused, whole, rtol=2e-6, atol=0, equal_nan=True)
+    mine, theirs = gradients(fused, tensors), gradients(whole, tensors)
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5, equal_nan=True)
+    if (part, value) == ("bias", -math.inf):  # a class that is masked
+        assert listed[0][1] > 30
+
+
+def test_the_smallest_numbers_lose_no_class():
+    """Subnormal weights, which some processors take for 0 in products of bfloat16, against hidden states of 1e35."""
+    hidden, weight = torch.full((64, 64), 3e35), torch.zeros(600, 64)
+    weight[:5] = torch.tensor([1.0, 0.9, 0.8, 0.7, -1.0])[:, None] * 1e-39
+    assert lost_classes(hidden, weight, 1.5).sum() == 0
+    assert (hidden.double() @ weight.double().T).max() > 0.01
+
+
+@given(seed=st.integers(0, 2**32), features=st.sampled_from([1, 7, 16, 64, 300]), q=st.floats(1.05, 2.0))
+@settings(max_examples=25, deadline=None)
+def test_no_class_of_the_support_is_lost(seed, features, q):
+    hidden, weight = worst_case(seed, rows=64, classes=CLASSES, features=features, q=q)
+    assert lost_classes(hidden, weight, q).sum() == 0
+
+
+def test_a_bound_without_the_error_of_the_product_would_lose_classes(monkeypatch):
+    """The search finds lost classes where there are some: so it can fail."""
+    exact = cpu.rounded
+
+    def careless(matrix):
+        result, norms = exact(matrix)
+        return result, norms * 0.1
+
+    monkeypatch.setattr(cpu, "rounded", careless)
+    found = [lost_classes(*worst_case(seed, 64, CLASSES, 64, q), q).sum() for seed in range(16) for q in (1.2, 2.0)]
+    assert sum(found) > 0
