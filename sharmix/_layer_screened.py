@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from sharmix._layer_in_blocks import LayerLoss, LayerSums, LossOfBlock, OutputLayer, logits_in_parts
 from sharmix._operators import cpu
@@ -17,13 +16,11 @@ from sharmix._operators.backend import backend
 from sharmix._operators.orders import largest
 from sharmix._targets import checked_classes
 
-_LEAST_ROWS, _LEAST_CLASSES = 64, 4096  # of a layer for which converting the weight pays
+_LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight pays
+_FIRST = 16  # rows, which show whether screening pays for the others; no earlier call does, so a step can be repeated
 _CHUNK_BYTES = 1 << 25  # the size of a part of the product
-_LEAST_ROOM, _ROOM = 64, 64  # the list of a row has room for 64 classes, or for a 64th of them
+_LEAST_ROOM, _SPARSE = 64, 1 / 64  # the list of a row has room for 64 classes, or for this share of them
 _DENSE = 0.25  # the share of rows without a list above which screening does not pay
-_LONGEST_PAUSE = 64  # calls
-
-_pauses: Any = WeakTensorKeyDictionary()  # of each weight: the calls that go without screening, and how many did last
 
 
 def has_bfloat16() -> bool:
@@ -45,15 +42,13 @@ def screened_loss(
     orders: Sequence[float],
     ignore_index: int,
     sparse_grad: bool,
-    known_by: Tensor,
     layer: OutputLayer,
     wanted: Sequence[bool],
     parameters: Sequence[Tensor],
 ) -> LayerLoss:
     """As `loss_in_blocks`, for SharMiX's loss with these orders.
 
-    Rows with many classes near the largest logit are computed as there. `known_by` is the weight of the layer in an
-    earlier step: where many rows were such, the next steps go without screening.
+    Rows with many classes near the largest logit are computed as there, and so are all that follow many such rows.
     """
     hidden, weight, targets = layer.hidden.contiguous(), layer.weight.contiguous(), layer.targets.contiguous()
     bias = None if layer.bias is None else layer.bias.contiguous()
@@ -61,14 +56,7 @@ def screened_loss(
     checked_classes(targets, len(weight), ignore_index)
     sums = LayerSums(loss, layer, wanted, parameters, sparse_grad)
     rest = targets.ne(ignore_index).nonzero().squeeze(1)
-    calls, last = _pauses.get(known_by, (0, 0))
-    if calls:
-        _pauses[known_by] = calls - 1, last
-    else:
-        counted = len(rest)
-        rest = _add_screened(sums, orders, layer, rest)
-        pause = min(_LONGEST_PAUSE, 2 * last + 1) if len(rest) > _DENSE * counted else 0
-        _pauses[known_by] = pause, pause
+    rest = _add_screened(sums, orders, layer, rest)
     for some, logits in logits_in_parts(hidden[rest], weight, bias):
         sums.add(rest[some], logits)
     return sums.collected()
@@ -77,9 +65,9 @@ def screened_loss(
 def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, rows: Tensor) -> Tensor:
     """Add those of the rows that have few classes near the largest logit; returns the others."""
     weight, norms_of_weight = cpu.rounded(layer.weight)
-    room = max(_LEAST_ROOM, len(weight) // _ROOM)
-    rest, parts = [], list(torch.split(rows, max(1, _CHUNK_BYTES // (2 * len(weight)))))
-    while parts:
+    room, rest = max(_LEAST_ROOM, int(_SPARSE * len(weight))), [rows[:0]]
+    parts = [rows[:_FIRST], *torch.split(rows[_FIRST:], max(1, _CHUNK_BYTES // (2 * len(weight))))]
+    while parts and len(parts[0]):
         some = parts.pop(0)
         hidden = layer.hidden[some]
         rounded, norms = cpu.rounded(hidden)

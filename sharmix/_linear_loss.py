@@ -126,7 +126,7 @@ def linear_loss(
     elif regulariser and not label_smoothing and not most_classes and screening_may_pay(layer, regulariser.orders[0]):
         in_blocks = partial(loss_by_autograd, partial(loss, ignore_index=-100, reduction="sum"))  # of rows that count
         numbers = [largest(order) for order in regulariser.orders]  # each has one
-        compute = partial(screened_loss, in_blocks, numbers, ignore_index, sparse_grad, weight)
+        compute = partial(screened_loss, in_blocks, numbers, ignore_index, sparse_grad)
     elif is_softmax and not label_smoothing:
         in_blocks = partial(softmax_loss, ignore_index=ignore_index)
         compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)
