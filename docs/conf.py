@@ -36,6 +36,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "docstrings",
     "figures",
+    "grouped_columns",
     "links",
     "mathml",
 ]
