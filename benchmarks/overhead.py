@@ -25,6 +25,7 @@ from experiments.composition import settings_of
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
 from experiments.run import Run
 from experiments.settings import RunSettings
+from reporting.look.palette import look
 from reporting.records.declaration import load_declaration
 from reporting.text.markdown import narrow, paragraph
 
@@ -137,7 +138,7 @@ def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> st
     published = [printed.get(name) for name in names.map(settings["activations"].get)]
     shown = pd.DataFrame(
         {
-            "activation": data["activation"].replace(BESIDES),
+            "activation": [BESIDES.get(name) or look(name).label for name in data["activation"]],
             "ms": data["milliseconds"].map("{:.2f}".format),
             "relative time": [
                 with_range(*row, decimals=3) for row in data[["relative_time", "low", "high"]].to_numpy()

@@ -36,6 +36,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "docstrings",
     "figures",
+    "grouped_columns",
     "links",
     "mathml",
 ]
@@ -121,8 +122,8 @@ def setup(app: Sphinx) -> None:
 
 
 def leave_out_of_sidebar(app: Sphinx, doctree: nodes.document) -> None:
-    """No list of pages contains the pages of results; the pages that explain them link to them."""
-    if app.env.docname.startswith("results/"):
+    """No list of pages contains README, whose place the first page takes, or results, to which other pages link."""
+    if app.env.docname == "README" or app.env.docname.startswith("results/"):
         app.env.metadata[app.env.docname]["orphan"] = True
 
 

@@ -76,7 +76,8 @@ def attention(
     Source: Vaswani et al. (2017), section 3.2.1; with α-entmax: Correia, Niculae and Martins (2019).
 
     Example:
-        >>> query, key = torch.tensor([[2.0, 0.0]]), torch.tensor([[2.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
+        >>> query = torch.tensor([[2.0, 0.0]])
+        >>> key = torch.tensor([[2.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
         >>> sharmix.attention(query, key, torch.eye(3), "entmax")
         tensor([[0.9330, 0.0670, 0.0000]])
     """

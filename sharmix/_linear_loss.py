@@ -70,7 +70,8 @@ def linear_fenchel_young_loss(
 
     Example:
         >>> hidden, weight = torch.ones(4, 2), torch.zeros(1000, 2, requires_grad=True)
-        >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
+        >>> targets = torch.zeros(4).long()
+        >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, targets, q=2.0, r=2.0)
         tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
     orders = orders_of(hidden, -1, one_value(q, "q"), one_value(r, "r"), one_value(temperature, "temperature"))

@@ -108,8 +108,9 @@ class SupportPredictor:
     Source: Campos et al. (2025) for r = q; Vovk, Gammerman and Shafer (2005).
 
     Example:
-        >>> z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.0, 0.3], [0.0, 3.0, 1.0], [1.0, 0.0, 0.8]])
-        >>> predictor = sharmix.conformal.SupportPredictor(q=1.5, r=1.5).calibrate(z, torch.tensor([0, 2, 2, 0]), 0.6)
+        >>> z = torch.tensor([[2, 1, -1], [0.5, 0, 0.3], [0, 3, 1], [1, 0, 0.8]])
+        >>> predictor = sharmix.conformal.SupportPredictor(q=1.5, r=1.5)
+        >>> predictor = predictor.calibrate(z, torch.tensor([0, 2, 2, 0]), 0.6)
         >>> predictor.sets(z[:2])
         tensor([[ True, False, False],
                 [ True, False,  True]])

@@ -233,7 +233,8 @@ class AlphaReLULoss(FenchelYoungLoss):
         logits (N, C), (C) or (N, C, d₁, …), C classes; targets and loss as for `FenchelYoungLoss`.
 
     Example:
-        >>> sharmix.AlphaReLULoss(tau=0.3)(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
+        >>> z = torch.tensor([[2.0, 1.0, -1.0]])
+        >>> sharmix.AlphaReLULoss(tau=0.3)(z, torch.tensor([0]))
         tensor(0.1673)
     """
 

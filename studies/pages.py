@@ -10,11 +10,14 @@ import yaml
 
 from experiments.errors import UserError
 from experiments.files import write_atomically
+from reporting.records.yaml_files import read_yaml
 from reporting.text.markdown import key_columns, paragraph
 from reporting.text.marked_text import fill, parts
 from studies.study import Finding, Report, Study, load_study
 
 COMMAND = "python -m studies"
+WORDS = read_yaml(Path(__file__).with_name("words.yaml"))  # for names in the records
+_NAMES = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(WORDS, key=len, reverse=True)))})(?!\w)")
 
 
 def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
@@ -56,7 +59,7 @@ def _page(study: Study, report: Report, source: dict[str, Any], question: str) -
     written = [f"# {source['title']}", f"**Asked.** {question}"]
     for title, columns in study.shown["main"].items():
         table = report.tables[title]
-        written += [f"## {title}", table[columns or list(table)].to_markdown(index=False, disable_numparse=True)]
+        written += [f"## {_in_words(title)}", _table(table[columns or list(table)])]
     counts = Counter(finding.verdict for finding in report.findings)
     listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     verdicts = f"[Verdicts](../../docs/studies.md#all-verdicts): {listed}. " if counts else ""
@@ -83,4 +86,13 @@ def _cells(title: str, table: pd.DataFrame) -> pd.DataFrame:
 def _table_of_findings(findings: list[Finding]) -> str:
     table = pd.DataFrame(findings).astype(str).rename(columns=lambda name: name.replace("_", " "))
     table["use"] = table["use"].mask(table["use"] == table["use"].shift(), "")  # said once for lines with the same use
-    return table.to_markdown(index=False, disable_numparse=True)
+    return _table(table)
+
+
+def _table(texts: pd.DataFrame) -> str:
+    in_words = texts.astype(str).map(_in_words).rename(columns=_in_words)
+    return in_words.to_markdown(index=False, disable_numparse=True)
+
+
+def _in_words(text: str) -> str:
+    return _NAMES.sub(lambda found: WORDS[found[0]], text)

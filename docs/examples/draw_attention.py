@@ -15,7 +15,8 @@ ORDERS = torch.tensor([[1.0, 1.0], [1.25, 1.5], [2.0, 2.0]])
 
 position = torch.arange(24.0)
 noise = torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
-scores = (noise - (position[:, None] - position).abs() / 3).masked_fill(position[:, None] < position, -torch.inf)
+distance = position[:, None] - position
+scores = (noise - distance.abs() / 3).masked_fill(distance < 0, -torch.inf)
 
 heads = sharmix.SharMiX(q=ORDERS[:, :1, None], r=ORDERS[:, 1:, None])
 weights = heads(scores.expand(3, 24, 24))
@@ -23,7 +24,8 @@ weights = heads(scores.expand(3, 24, 24))
 cmap = plt.get_cmap("cividis").with_extremes(bad="white")
 figure, panels = plt.subplots(1, 3, sharey=True)
 for axes, weight, (q, r) in zip(panels, weights, ORDERS.tolist(), strict=True):
-    shown = axes.imshow(weight.masked_fill(weight == 0, torch.nan), cmap=cmap, vmin=0, vmax=1)
+    weight[weight == 0] = torch.nan
+    shown = axes.imshow(weight, cmap=cmap, vmin=0, vmax=1)
     axes.set(title=f"q = {q:g}, r = {r:g}", xlabel="key", xticks=[], yticks=[])
 panels[0].set_ylabel("query")
 figure.colorbar(shown, ax=panels, label="weight")

@@ -22,8 +22,10 @@ figure, panels = plt.subplots(1, len(maps), sharey=True)
 for axes, (name, activation) in zip(panels, maps.items(), strict=True):
     jacobian = torch.func.jacrev(activation)(logits)
     zero = jacobian == 0
-    shown = axes.imshow(jacobian.masked_fill(zero, torch.nan), cmap="PuOr_r", vmin=-0.5, vmax=0.5)
-    axes.set(title=name, xlabel=f"{int(zero.sum())} of {zero.numel()} are exactly 0", xticks=[], yticks=[])
+    jacobian[zero] = torch.nan
+    shown = axes.imshow(jacobian, cmap="PuOr_r", vmin=-0.5, vmax=0.5)
+    axes.set(title=name, xticks=[], yticks=[])
+    axes.set_xlabel(f"{int(zero.sum())} of {zero.numel()} are exactly 0")
 panels[0].set_ylabel("∂pᵢ/∂zⱼ")
 figure.colorbar(shown, ax=panels)
 plt.show()

@@ -23,7 +23,8 @@ figure, (lines, plane) = plt.subplots(1, 2)
 colours = plt.get_cmap("cividis")
 for row in range(0, len(r), 10):
     leaps = p[row].diff(prepend=p[row, :1]) > 0.05
-    lines.plot(t, p[row].masked_fill(leaps, torch.nan), color=colours(0.25 + 0.75 * row / len(r)), linewidth=1.2)
+    colour = colours(0.25 + 0.75 * row / len(r))
+    lines.plot(t, p[row].masked_fill(leaps, torch.nan), color=colour, linewidth=1.2)
 lines.set(xlabel="t", ylabel="p₁")
 shown = plane.pcolormesh(t, r, p, cmap="cividis", rasterized=True)
 plane.axhline(2 - 1 / q, color="C2", linestyle="--")

@@ -1,5 +1,6 @@
 """Tables in Markdown, narrow enough to read on a page."""
 
+import re
 from collections.abc import Iterable, Sequence
 from textwrap import fill
 
@@ -26,9 +27,14 @@ def pipe_table(block: Block, corner: str = "activation") -> str:
         [f"**{text}**" if row in column.bold else text for row, text in enumerate(column.cells)]
         for column in block.columns
     )
-    titles, sides = [column.title for column in block.columns], ["right"] * len(block.columns)
+    titles, sides = [column.title for column in block.columns], [_side(column.cells) for column in block.columns]
     rows = zip(block.rows, *columns, strict=True)
     return tabulate(rows, [corner, *titles], "pipe", disable_numparse=True, colalign=["left", *sides])
+
+
+def _side(texts: Sequence[str]) -> str:
+    """Numbers stand on the right, and words, which may take several lines, on the left."""
+    return "right" if any(re.match(r"[+−]?\d", text) for text in texts) else "left"
 
 
 def narrow(frame: pd.DataFrame) -> str:

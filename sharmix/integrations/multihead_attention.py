@@ -37,8 +37,9 @@ class SparseAttention(nn.MultiheadAttention):
     Source: Vaswani et al. (2017), section 3.2.2; with α-entmax: Correia, Niculae and Martins (2019).
 
     Example:
-        >>> layer = torch.nn.TransformerEncoderLayer(16, 4, dim_feedforward=32, batch_first=True)
-        >>> act = sharmix.SharMiX(q=torch.full((4, 1, 1), 1.25), learned=True)  # q and r for each head
+        >>> layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+        >>> q = torch.full((4, 1, 1), 1.25)  # for each head
+        >>> act = sharmix.SharMiX(q, learned=True)
         >>> sparse = sharmix.SparseAttention(16, 4, batch_first=True, activation=act)
         >>> sparse.load_state_dict(layer.self_attn.state_dict(), strict=False).missing_keys
         ['activation.q', 'activation.r']

@@ -45,8 +45,9 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
         >>> from sharmix.integrations.transformers import register_attention
         >>> register_attention("sharmix_entmax", "entmax")
         >>> from transformers import LlamaConfig, LlamaModel
-        >>> sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
-        >>> config = LlamaConfig(**sizes, num_attention_heads=2, attn_implementation="sharmix_entmax")
+        >>> sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8}
+        >>> sizes |= {"num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> config = LlamaConfig(**sizes, attn_implementation="sharmix_entmax")
         >>> LlamaModel(config)(torch.tensor([[1, 2, 3]])).last_hidden_state.shape
         torch.Size([1, 3, 8])
     """

@@ -53,7 +53,9 @@ def vocab_parallel_linear_loss(
         >>> import sharmix.parallel, torch.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> hidden, weight = torch.ones(4, 2), torch.zeros(1000, 2)
-        >>> sharmix.parallel.vocab_parallel_linear_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
+        >>> targets = torch.zeros(4).long()
+        >>> loss = sharmix.parallel.vocab_parallel_linear_loss
+        >>> loss(hidden, weight, None, targets, q=2.0, r=2.0)
         tensor(0.4995)
         >>> dist.destroy_process_group()
     """

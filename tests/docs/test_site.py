@@ -68,10 +68,23 @@ def test_nothing_is_loaded_from_a_network(site):
 
 
 @pytest.mark.slow
-def test_the_sidebar_names_each_study_once_and_no_page_of_results(site):
+def test_the_sidebar_names_each_study_once_and_neither_results_nor_readme(site):
     shown = [link["href"] for link in parsed(site / "docs" / "studies.html").select(".sidebar-tree a.reference")]
     studies = [f"studies/{file.stem}.html" for file in sorted((DOCS / "studies").glob("*.md"))]
     assert [address for address in shown if "studies/" in address or "results/" in address] == studies
+    assert "../README.html" not in shown
+
+
+@pytest.mark.slow
+def test_what_theirs_and_ours_measure_stands_once_above_both(site):
+    upper, lower = parsed(site / "results" / "tables" / "table1.html").table.thead("tr")
+    titles = [(cell.get_text(strip=True), cell.get("colspan"), cell.get("rowspan")) for cell in upper("th")]
+    measured = [(name, "2", "1") for name in ("accuracy", "− softmax", "macro-F1", "sparsity")]
+    assert titles == [("activation", None, "2"), *measured]
+    assert [cell.get_text(strip=True) for cell in lower("th")] == [
+        *["theirs", "ours", "theirs", "ours [95%]"],
+        *["theirs", "ours"] * 2,
+    ]
 
 
 @pytest.mark.slow

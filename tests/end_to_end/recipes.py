@@ -22,7 +22,8 @@ class Recipe(NamedTuple):
 def recipes() -> dict[str, Recipe]:
     """The recipes by their headings."""
     found = {}
-    for section in (section for page in PAGES for section in page.read_text().split("\n## ")[1:]):
+    texts = (page.read_text().replace("\\\n", " ") for page in PAGES)
+    for section in (section for text in texts for section in text.split("\n## ")[1:]):
         if (files := dict(_FILE.findall(section))) and (shown := _COMMAND.search(section)):
             command, printed = shown.groups()
             found[section.partition("\n")[0]] = Recipe(files, tuple(shlex.split(command.partition(".py ")[2])), printed)

@@ -1,5 +1,6 @@
 """The frame of the studies, by a study of its own that lies in the folder `coins`."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -116,6 +117,15 @@ def test_the_committed_pages_are_those_of_the_committed_records(tmp_path):
     assert sorted(path.stem for path in committed.glob("*.md")) == sorted(available_studies())
     for path in (*committed.glob("*.md"), *committed.glob("*_tables.csv")):
         assert (tmp_path / "studies" / path.name).read_text() == path.read_text()
+
+
+@pytest.mark.parametrize(
+    "page", [command.PAGE, *(command.RESULTS / f"{name}.md" for name in available_studies())], ids=str
+)
+def test_titles_and_tables_of_a_page_have_words_in_place_of_names_of_the_records(page):
+    shown = [line for line in (ROOT / page).read_text().splitlines() if line.startswith(("#", "|"))]
+    named = re.compile(r"(?<![\w/`])[a-z0-9]+_\w+")  # names in code and in addresses stay
+    assert [found[0] for line in shown for found in named.finditer(line)] == []
 
 
 @pytest.mark.parametrize("name", available_studies())
