@@ -13,7 +13,8 @@ from torch import Tensor
 from sharmix._layer_in_blocks import LayerLoss, LayerSums, LossOfBlock, OutputLayer, logits_in_parts
 from sharmix._operators import cpu
 from sharmix._operators.backend import backend
-from sharmix._operators.orders import largest
+from sharmix._operators.orders import Orders, largest
+from sharmix._private_torch import is_plain_tensor
 from sharmix._targets import checked_classes
 
 _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight pays
@@ -24,22 +25,26 @@ _DENSE = 0.25  # the share of rows without a list above which screening does not
 
 
 def has_bfloat16() -> bool:
-    """Whether the processor has instructions for products in bfloat16."""
+    """Whether torch's products in bfloat16 use instructions that the processor has for them."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # which torch 2.10 may lack
     return any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16"))
 
 
-def screening_may_pay(layer: OutputLayer, q: float | Tensor) -> bool:
+def screening_may_pay(layer: OutputLayer) -> bool:
     """Whether screening may save time: for a large layer in float32, on a processor that is made for bfloat16."""
-    hidden, weight = layer.hidden, layer.weight
-    if not hidden.is_cpu or hidden.dtype is not torch.float32 or backend("cpu") != "c++" or not has_bfloat16():
+    hidden, weight, bias, _ = layer
+    if len(hidden) < _LEAST_ROWS or len(weight) < _LEAST_CLASSES or backend(hidden.device) != "c++":
         return False
-    return len(hidden) >= _LEAST_ROWS and len(weight) >= _LEAST_CLASSES and 1 < largest(q) <= 2
+    parts = [hidden, weight] if bias is None else [hidden, weight, bias]
+    is_plain = all(part.dtype is torch.float32 and is_plain_tensor(part) for part in parts)
+    return is_plain and has_bfloat16()
 
 
 def screened_loss(
     loss: LossOfBlock,
-    orders: Sequence[float],
+    orders: Orders,
     ignore_index: int,
     sparse_grad: bool,
     layer: OutputLayer,
@@ -56,7 +61,7 @@ def screened_loss(
     checked_classes(targets, len(weight), ignore_index)
     sums = LayerSums(loss, layer, wanted, parameters, sparse_grad)
     rest = targets.ne(ignore_index).nonzero().squeeze(1)
-    rest = _add_screened(sums, orders, layer, rest)
+    rest = _add_screened(sums, [largest(order) for order in orders], layer, rest)  # each has one value
     for some, logits in logits_in_parts(hidden[rest], weight, bias):
         sums.add(rest[some], logits)
     return sums.collected()

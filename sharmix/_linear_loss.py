@@ -124,10 +124,9 @@ def linear_loss(
         if label_smoothing:
             entropy = _smoothed_entropy(regulariser, weight, label_smoothing)
             entropy = entropy * (counted.clamp_max(1) if reduction == "mean" else counted)
-    elif regulariser and not label_smoothing and not most_classes and screening_may_pay(layer, regulariser.orders[0]):
+    elif regulariser and not label_smoothing and not most_classes and (values := _for_screening(layer, regulariser)):
         in_blocks = partial(loss_by_autograd, partial(loss, ignore_index=-100, reduction="sum"))  # of rows that count
-        numbers = [largest(order) for order in regulariser.orders]  # each has one
-        compute = partial(screened_loss, in_blocks, numbers, ignore_index, sparse_grad)
+        compute = partial(screened_loss, in_blocks, values, ignore_index, sparse_grad)
     elif is_softmax and not label_smoothing:
         in_blocks = partial(softmax_loss, ignore_index=ignore_index)
         compute = partial(loss_in_blocks, in_blocks, most_classes, sparse_grad)
@@ -152,6 +151,14 @@ def _orders_for_kernels(layer: OutputLayer, regulariser: SharmaMittalRegulariser
 
     values = checked_orders(layer.weight.T, regulariser.orders, regulariser.nonconcave)
     return None if rows_in_need_of_float64(hidden, values) == "all" else values
+
+
+def _for_screening(layer: OutputLayer, regulariser: SharmaMittalRegulariser) -> Orders | None:
+    """The checked orders, if the layer is screened."""
+    if not screening_may_pay(layer):
+        return None
+    orders = checked_orders(layer.weight.T, regulariser.orders, regulariser.nonconcave)
+    return orders if 1 < largest(orders[0]) <= 2 else None
 
 
 def _loss_by_kernels(

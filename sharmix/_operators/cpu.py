@@ -162,7 +162,7 @@ def alpha_relu_loss_backward(
 
 def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """A float32 matrix [rows, features] in bfloat16, and bounds [2, rows]: the norms of the error and of the result."""
-    result, norms = matrix.bfloat16(), matrix.new_empty(2, len(matrix))
+    result, norms = matrix.bfloat16(), matrix.new_empty(2, len(matrix), dtype=torch.float32)
     kernel.norms_of_rounding(*matrix.shape, _address(matrix), _address(result), norms.data_ptr())
     return result, norms
 

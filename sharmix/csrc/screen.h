@@ -13,7 +13,7 @@ typedef Bfloat16 HalfWords __attribute__((vector_size(VECTOR_BYTES / 2)));
 constexpr float ROUNDING = 1.001f / 256;  // the largest relative error of a number that is rounded to bfloat16
 constexpr float TINY = 0x1p-60f;          // squares of smaller numbers may be 0, and so may be their bfloat16
 
-// The largest error of a sum of products in float32, in any order, and of another such sum; relative to the norms.
+// The largest error of a sum of products in float32, in any order and rounded in any way, relative to the norms.
 inline float error_of_sums(int64_t features) { return float(features + 4) * 0x1p-22f; }
 
 inline Floats floats(const Bfloat16* address) {
@@ -88,9 +88,8 @@ struct ScreenedLayer {
         const Floats rounded = floats(product + row * classes + start);
         const Floats offset = bias ? load<float>(bias + start) : Floats{};
         const float error = hidden_error[row], norm = error + hidden_rounded[row];
-        const Floats magnitude = offset < 0 ? -offset : offset, of_bias = offset > -INFINITY ? magnitude : Floats{};
         const Floats radius = norm * load<float>(weight_error + start) + error * load<float>(weight_rounded + start) +
-                              ROUNDING * (rounded < 0 ? -rounded : rounded) + 0x1p-21f * of_bias;
+                              ROUNDING * (rounded < 0 ? -rounded : rounded);
         return {rounded + offset - radius, rounded + offset + radius};
     }
 
@@ -102,16 +101,17 @@ struct ScreenedLayer {
 // Lists the classes of a row that can be in the support, and their logits.
 class Screen {
   public:
+    // The layer has at least as many classes as a vector has lanes.
     Screen(const ScreenedLayer& layer, const Orders& orders)
-        : layer_(layer), most_(layer.classes / 16), logits(most_ + 1), places(most_ + LANES<float>) {
+        : logits(layer.classes / 16 + 1), places(layer.classes / 16 + LANES<float>), layer_(layer), most_(layer.classes / 16) {
         reach_ = (1 + MARGIN) * Equation<float>(orders, layer.classes).highest * orders.temperature / orders.delta();
     }
 
     // False if more than a sixteenth of the classes can be in the support, or a number is not finite.
-    bool find(int64_t row) { return collect(row, below(largest_lower_bound(row))) && keep_within_reach(row); }
+    bool find(int64_t row) { return collect(row, least(largest_lower_bound(row))) && keep_within_reach(row); }
 
-    // The place of a class in the list. If it is not there, it is added.
-    int64_t place_of(int64_t row, int64_t target) {
+    // Lists a class, if it is not listed; returns its place.
+    int64_t add(int64_t row, int64_t target) {
         const auto end = places.begin() + count, found = std::find(places.begin(), end, int32_t(target));
         if (found == end) {
             logits[count] = layer_.logit(row, target);
@@ -121,12 +121,14 @@ class Screen {
     }
 
     int64_t count = 0;
+    std::vector<float> logits;
+    std::vector<int32_t> places;
 
   private:
-    // No class with a lower logit is in the support.
-    float below(float best) const { return just_below(float(best - reach_)); }
+    // No class with a lower logit is in the support. Adding a bias rounds logits by less than is subtracted here.
+    float least(double best) const { return float(best - reach_ - 0x1p-21 * (std::abs(best) + reach_)); }
 
-    // NaN if a bound is NaN.
+    // NaN if an upper bound is NaN. A class with the bounds NaN and +inf is collected; then its logit decides.
     float largest_lower_bound(int64_t row) const {
         Floats best = all(-INFINITY), undefined = {};
         for_classes([&](int64_t start, int64_t) {
@@ -137,11 +139,11 @@ class Screen {
         return largest<float>(best) + sum<float>(undefined);
     }
 
-    bool collect(int64_t row, float least) {
+    bool collect(int64_t row, float lowest) {
         count = 0;
-        bool fits = least == least;
+        bool fits = lowest == lowest;
         for_classes([&](int64_t start, int64_t seen) {
-            const auto above = layer_.bounds(row, start).upper >= least;
+            const auto above = layer_.bounds(row, start).upper >= lowest;
             if (!fits || !any(above)) return;
             for (int64_t lane = seen; lane < LANES<float>; ++lane)
                 if (above[lane]) places[count++] = int32_t(start + lane);
@@ -156,12 +158,12 @@ class Screen {
             logits[i] = layer_.logit(row, places[i]);
             best = logits[i] > best || logits[i] != logits[i] ? logits[i] : best;
         }
-        const float least = below(best);
+        const float lowest = least(best);
         int64_t kept = 0;
         for (int64_t i = 0; i < count; ++i) {
             logits[kept] = logits[i];
             places[kept] = places[i];
-            kept += logits[i] >= least;
+            kept += logits[i] >= lowest;
         }
         count = kept;
         return std::isfinite(best);
@@ -177,10 +179,6 @@ class Screen {
     const ScreenedLayer& layer_;
     double reach_;
     int64_t most_;
-
-  public:
-    std::vector<float> logits;
-    std::vector<int32_t> places;
 };
 
 // For each row the number of classes that can be in the support, with its target; their logits and places [rows, room],
@@ -192,7 +190,7 @@ inline void screen(const ScreenedLayer& layer, const int64_t* targets, const Ord
         for (int64_t row = begin; row < end; ++row) {
             counts[row] = -1;
             if (!screen.find(row)) continue;
-            own[row] = screen.place_of(row, targets[row]);
+            own[row] = screen.add(row, targets[row]);
             if (screen.count > room) continue;
             counts[row] = screen.count;
             std::copy_n(screen.logits.begin(), screen.count, logits + row * room);

@@ -36,23 +36,36 @@ def worst_case(seed: int, rows: int, classes: int, features: int, q: float) -> t
     return hidden, weight.bfloat16().float() + 0.499 * step * sign * row.sign()
 
 
-def lost_classes(hidden: Tensor, weight: Tensor, q: float) -> Tensor:
+def lost_classes(hidden: Tensor, weight: Tensor, q: float, product: Tensor | None = None) -> Tensor:
     """Which classes [rows, classes] are within reach of the largest logit, and not in the list of their row.
 
     A class beyond reach is outside the support for every r >= q. Logits are computed in float64. Those that rounding
-    in float32 can take out of reach do not count.
+    in float32 can take out of reach do not count. `product` is torch's, or another one within the bounds.
     """
-    rows, classes = len(hidden), len(weight)
     logits = hidden.double() @ weight.double().T
     rounding = 2**-22 * hidden.shape[1] * hidden.norm(dim=1, keepdim=True) * weight.norm(dim=1).max()
     near = logits > logits.amax(1, keepdim=True) - 1 / (q - 1) + rounding
+    counts, listed = listed_classes(hidden, weight, None, logits.argmax(1), (q, q, 1.0), product)
+    return near & ~listed & (counts >= 0)[:, None]
+
+
+def listed_classes(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    orders: tuple[float, float, float],
+    product: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The number of classes in the list of each row, -1 if it has none, and which they are [rows, classes]."""
+    classes = len(weight)
     (rounded, of_hidden), (narrow, of_weight) = cpu.rounded(hidden), cpu.rounded(weight)
-    layer = hidden, weight, None, logits.argmax(1)
-    counts, _, places, _ = cpu.screen(layer, rounded @ narrow.T, (of_hidden, of_weight), (q, q, 1.0), classes)
-    listed = torch.zeros(rows, classes + 1, dtype=torch.bool)
-    given = torch.where(torch.arange(classes) < counts[:, None], places.long(), classes)
-    listed.scatter_(1, given, True)
-    return near & ~listed[:, :-1] & (counts >= 0)[:, None]
+    product = rounded @ narrow.T if product is None else product
+    layer = hidden, weight, bias, targets
+    counts, _, places, _ = cpu.screen(layer, product, (of_hidden, of_weight), orders, classes)
+    listed = torch.zeros(len(hidden), classes + 1, dtype=torch.bool)
+    listed.scatter_(1, torch.where(torch.arange(classes) < counts[:, None], places.long(), classes), True)
+    return counts, listed[:, :-1]
 
 
 def main(rows: int) -> None:

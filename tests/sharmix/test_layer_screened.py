@@ -12,7 +12,7 @@ import sharmix
 from sharmix import _layer_screened
 from sharmix._operators import cpu
 from tests.sharmix.cases import for_every
-from tests.sharmix.screen_search import lost_classes, worst_case
+from tests.sharmix.screen_search import listed_classes, lost_classes, worst_case
 
 pytestmark = pytest.mark.skipif(not cpu.kernel, reason="needs the compiled kernel")
 CLASSES, FEATURES, TOKENS = 1003, 61, 100
@@ -135,12 +135,77 @@ def test_values_of_all_kinds_give_what_all_logits_give(listed, part, value):
         assert listed[1][1] > 30
 
 
-def test_the_smallest_numbers_lose_no_class():
-    """Subnormal weights, which some processors take for 0 in products of bfloat16, against hidden states of 1e35."""
-    hidden, weight = torch.full((64, 64), 3e35), torch.zeros(600, 64)
-    weight[:5] = torch.tensor([1.0, 0.9, 0.8, 0.7, -1.0])[:, None] * 1e-39
-    assert lost_classes(hidden, weight, 1.5).sum() == 0
-    assert (hidden.double() @ weight.double().T).max() > 0.01
+def near_edge(hidden, first, second, product=None, bias=None):
+    """What becomes of the second class of a row, under sparsemax, whose reach is 1. All others are far below.
+
+    It is `listed` or `left out`, or the row has no list: `all` logits are computed.
+    """
+    weight = torch.zeros(CLASSES, len(hidden))
+    weight[:2] = torch.tensor([first, second])
+    biases = torch.full((CLASSES,), -50.0)
+    biases[:2] = torch.tensor(bias or [0.0, 0.0])
+    given = (hidden[None], weight, biases, torch.zeros(1, dtype=torch.long), (2.0, 2.0, 1.0))
+    if product is not None:
+        product = torch.tensor([product + [0.0] * (CLASSES - 2)]).bfloat16()
+    counts, listed = listed_classes(*given, product)
+    return "all" if counts < 0 else "listed" if listed[0, 1] else "left out"
+
+
+def test_the_rounding_of_the_product_loses_no_class():
+    """The logits are 64.252 and 63.373, the rounded products 64.5 and 63.25."""
+    pair = [64.0, 0.251953125], [63.25, 0.123046875]
+    assert near_edge(torch.ones(2), *pair) == "listed"
+    assert near_edge(torch.ones(2), [64.0, 0.251953125], [62.5, 0.123046875]) == "left out"
+
+
+def test_the_rounding_of_a_sum_loses_no_class():
+    """Terms of 2²⁰ whose exact sums are 0 and −0.5, where sums in float32 are wrong by 14 in some orders."""
+    large = torch.cat([torch.full((32,), 2.0**10), torch.full((32,), -(2.0**10))])
+    first = [16.0] * 64
+    assert near_edge(large, first, [*first[:-1], 16.0 + 2**-11], product=[14.0, -14.0]) == "listed"
+    assert near_edge(large, first, [*first[:-1], 16.0 + 2**-11], product=[60.0, -60.0]) == "left out"
+
+
+def test_numbers_that_a_processor_takes_for_0_lose_no_class():
+    """The second logit is 9.5, of weights below 2⁻¹²⁶."""
+    hidden = torch.cat([torch.full((8,), 2.0**127), torch.ones(8)])
+    second = [2.0**-127 * 1.1875] * 8 + [0.0] * 8
+    assert near_edge(hidden, [0.0] * 8 + [1.25] * 8, second, product=[10.0, 0.0]) == "all"
+
+
+def test_adding_a_large_bias_loses_no_class():
+    """The logits are 2²³ + 0.55 and 2²³ − 0.3: in float32 2²³ + 1 and 2²³ − 0.5."""
+    assert near_edge(torch.ones(1), [0.55], [0.2], bias=[2.0**23, 2.0**23 - 0.5]) == "listed"
+
+
+def test_the_reach_grows_with_the_classes_where_the_entropy_is_not_concave(listed):
+    """At (1.75, 1.25) forty classes are in the support 1.45 below the largest logit, further than 1/(q - 1)."""
+    weight = torch.full((CLASSES, 1), -100.0)
+    weight[:41] = torch.tensor([0.0] + [-1.45] * 40)[:, None]
+    tensors = [torch.ones(64, 1).requires_grad_(), weight.requires_grad_(), None]
+    fused, whole = both(tensors, torch.zeros(64, dtype=torch.long), 1.75, 1.25)
+    assert gradients(whole, tensors)[1].count_nonzero() == 41
+    assert listed[0] == (16, 16)
+    torch.testing.assert_close(fused, whole)
+    torch.testing.assert_close(gradients(fused, tensors)[1].count_nonzero().item(), 41)
+
+
+def test_what_is_refused_without_screening_is_refused_with_it(listed):
+    tensors, targets = layer()
+    with pytest.raises(ValueError, match="r=90"):
+        both(tensors, targets, 1.5, 90.0)
+    for place, dtype in ((1, torch.bfloat16), (2, torch.bfloat16), (1, torch.float64)):
+        parts = list(tensors)
+        parts[place] = parts[place].detach().to(dtype)
+        with pytest.raises(RuntimeError, match="dtype"):
+            sharmix.linear_fenchel_young_loss(*parts, targets)
+    assert not listed
+
+
+def test_a_tensor_with_the_negative_bit_is_read_with_its_sign(listed):
+    (hidden, weight, bias), targets = layer()
+    views = [torch._neg_view(-part.detach()) for part in (hidden, weight, bias)]
+    torch.testing.assert_close(*(sharmix.linear_fenchel_young_loss(*parts, targets) for parts in (views, layer()[0])))
 
 
 @given(seed=st.integers(0, 2**32), features=st.sampled_from([1, 7, 16, 64, 300]), q=st.floats(1.05, 2.0))
