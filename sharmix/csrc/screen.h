@@ -13,7 +13,7 @@ typedef Bfloat16 HalfWords __attribute__((vector_size(VECTOR_BYTES / 2)));
 constexpr float ROUNDING = 1.001f / 256;  // the largest relative error of a number that is rounded to bfloat16
 constexpr float TINY = 0x1p-60f;          // squares of smaller numbers may be 0, and so may be their bfloat16
 
-// The largest error of a sum of products in float32, in any order and rounded in any way, relative to the norms.
+// The largest error of a sum of products in float32, in any order and rounded to nearest or to odd, relative to the norms.
 inline float error_of_sums(int64_t features) { return float(features + 4) * 0x1p-22f; }
 
 inline Floats floats(const Bfloat16* address) {

@@ -135,8 +135,8 @@ def test_values_of_all_kinds_give_what_all_logits_give(listed, part, value):
         assert listed[1][1] > 30
 
 
-def near_edge(hidden, first, second, product=None, bias=None):
-    """What becomes of the second class of a row, under sparsemax, whose reach is 1. All others are far below.
+def near_edge(hidden, first, second, product=None, bias=None, temperature=1.0):
+    """What becomes of the second class of a row, under sparsemax, whose reach is T₀. All others are far below.
 
     It is `listed` or `left out`, or the row has no list: `all` logits are computed.
     """
@@ -144,7 +144,7 @@ def near_edge(hidden, first, second, product=None, bias=None):
     weight[:2] = torch.tensor([first, second])
     biases = torch.full((CLASSES,), -50.0)
     biases[:2] = torch.tensor(bias or [0.0, 0.0])
-    given = (hidden[None], weight, biases, torch.zeros(1, dtype=torch.long), (2.0, 2.0, 1.0))
+    given = (hidden[None], weight, biases, torch.zeros(1, dtype=torch.long), (2.0, 2.0, temperature))
     if product is not None:
         product = torch.tensor([product + [0.0] * (CLASSES - 2)]).bfloat16()
     counts, listed = listed_classes(*given, product)
@@ -166,11 +166,18 @@ def test_the_rounding_of_a_sum_loses_no_class():
     assert near_edge(large, first, [*first[:-1], 16.0 + 2**-11], product=[60.0, -60.0]) == "left out"
 
 
+def test_the_rounding_of_hidden_states_loses_no_class():
+    """They round down where the second class has the weight 8, and up where it has −8: by 2 in all."""
+    hidden = torch.tensor([1 + 0.49 * 2**-7] * 32 + [1 + 0.51 * 2**-7] * 32)
+    assert near_edge(hidden, [0.0] * 64, [8.0] * 32 + [-8.0] * 32) == "listed"
+    assert near_edge(hidden, [0.0] * 64, [7.0] * 32 + [-8.0] * 32) == "left out"
+
+
 def test_numbers_that_a_processor_takes_for_0_lose_no_class():
-    """The second logit is 9.5, of weights below 2⁻¹²⁶."""
-    hidden = torch.cat([torch.full((8,), 2.0**127), torch.ones(8)])
-    second = [2.0**-127 * 1.1875] * 8 + [0.0] * 8
-    assert near_edge(hidden, [0.0] * 8 + [1.25] * 8, second, product=[10.0, 0.0]) == "all"
+    """In units of 2⁻⁹⁰, at which the temperature stands, the logits are 10 and 9.5, of weights below 2⁻¹²⁶."""
+    hidden, unit = torch.tensor([2.0**37] * 8 + [1.0] * 8), 2.0**-90
+    pair = [0.0] * 8 + [1.25 * unit] * 8, [2.0**-127 * 1.1875] * 8 + [0.0] * 8
+    assert near_edge(hidden, *pair, product=[10 * unit, 0.0], temperature=unit) == "listed"
 
 
 def test_adding_a_large_bias_loses_no_class():
