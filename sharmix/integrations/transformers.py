@@ -1,5 +1,6 @@
-"""For Hugging Face transformers: sparse attention inside its models, and sparse candidates in generation."""
+"""For Hugging Face transformers: sparse attention, losses for its Trainer, and sparse candidates in generation."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from sharmix._activation import Activation
+from sharmix._arguments import as_autocast
 from sharmix._attention import LengthScale, Weighting, attend, weighting
+from sharmix.criteria import FenchelYoungLoss
 
 try:
-    from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor
+    from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor, PreTrainedModel
     from transformers.masking_utils import sdpa_mask
 except ImportError as error:
     raise ImportError("this module needs transformers 5 or newer: pip install 'sharmix[transformers]'") from error
@@ -20,7 +23,7 @@ try:  # a private name of transformers: what the current call of a model records
 except ImportError:
     _recorded = None
 
-__all__ = ["SupportLogitsProcessor", "register_attention"]
+__all__ = ["SupportLogitsProcessor", "attach_criterion", "register_attention"]
 
 # Arguments by which some models change attention: a soft cap (Gemma 2), sinks (GPT-OSS, Inkling 2), keys chosen for
 # each query (DeepSeek V3.2, MiniMax M3), pages of continuous batching
@@ -142,3 +145,106 @@ class SupportLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
         if self.own_probabilities:
             return probabilities.log()
         return scores.masked_fill(probabilities == 0, -torch.inf)
+
+
+def attach_criterion(model: PreTrainedModel, criterion: FenchelYoungLoss) -> Callable[..., Tensor]:
+    """Give a causal language model a criterion, for a training that never holds all logits in memory.
+
+        Σₜ L(zₜ, yₜ₊₁) / num_items_in_batch,      z = hidden · weightᵀ + bias
+
+    Each token predicts the next one, so the labels are shifted, as transformers does it. The loss and its gradients are
+    those of the criterion on the model's logits. The output layer and the loss are computed together, a few rows at a
+    time.
+
+    The criterion becomes a part of the output layer, so learned orders are trained, moved and saved with the model. In
+    training, `outputs.logits` are NaN, and a loss of your own that uses them raises an error in its backward pass. In
+    `model.eval()` or `torch.no_grad()`, as in evaluation and `generate`, the model computes its logits.
+
+    Args:
+        model: a model of transformers, such as one of `AutoModelForCausalLM`, whose output layer is a `torch.nn.Linear`
+            and whose logits are what this layer returns.
+        criterion: a criterion with the reduction "mean" and without class weights. A criterion that the model already
+            has is replaced.
+
+    Returns:
+        The function of (outputs, labels, num_items_in_batch=None) that `transformers.Trainer` takes as
+        `compute_loss_func`. The labels are class indices (batch, tokens), and its loss is a scalar: the sum divided by
+        `num_items_in_batch`, or the mean without it.
+
+    Raises:
+        TypeError, ValueError: the model or the criterion is not allowed. The returned function raises a ValueError in
+            training if the model changes the logits after the output layer, as by a scale (Cohere, Granite) or a soft
+            cap (Gemma 2).
+
+    Source: docs/math.md, section 5.
+
+    Example:
+        >>> from sharmix import EntmaxLoss
+        >>> from sharmix.integrations.transformers import attach_criterion
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=2))
+        >>> compute_loss_func = attach_criterion(model, EntmaxLoss(alpha=1.5))
+        >>> tokens = torch.tensor([[1, 2, 3]])
+        >>> compute_loss_func(model(tokens), tokens).backward()  # Trainer(model, ..., compute_loss_func=...)
+    """
+    kind, head = type(model).__name__, model.get_output_embeddings()
+    if model.config.is_encoder_decoder or not model.can_generate():
+        raise ValueError(f"{kind} is not a causal language model")
+    if type(head) not in (nn.Linear, _WithheldLogits):
+        raise TypeError(f"the output layer of {kind} must be a torch.nn.Linear, got {type(head)}")
+    if not isinstance(criterion, FenchelYoungLoss):
+        raise TypeError(f"criterion must be a FenchelYoungLoss, got {criterion!r}")
+    if criterion.weight is not None or criterion.reduction != "mean":
+        raise ValueError(f"{criterion!r} is not allowed; it must have no class weights, and the reduction 'mean'")
+    head.__class__ = _WithheldLogits
+    head.criterion = criterion.to(head.weight.device).train(head.training)
+    return partial(_loss_of_next_tokens, criterion)
+
+
+def _loss_of_next_tokens(
+    criterion: FenchelYoungLoss, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None
+) -> Tensor:
+    if labels is None:
+        raise ValueError("the batch has no labels; a language model's are its tokens")
+    logits, activation = outputs.logits, criterion.activation
+    words = labels[..., 1:].to(logits.device)
+    options: dict[str, Any] = {name: getattr(criterion, name) for name in ("ignore_index", "label_smoothing")}
+    options["reduction"] = "mean" if num_items_in_batch is None else "sum"
+    if layer := getattr(logits, "sharmix_layer", None):
+        hidden, weight, bias = layer
+        loss = activation.linear_loss(hidden[..., :-1, :], weight, bias, words, **options)
+    elif criterion.training and torch.is_grad_enabled():
+        raise ValueError(
+            "the outputs do not hold what the output layer returned. attach_criterion is for a model that does not "
+            "change its logits, as Gemma 2, Cohere, Granite and OPT do; it needs the model that is trained; and on "
+            "several processes the Trainer needs ddp_find_unused_parameters=False"
+        )
+    else:
+        loss = activation.loss(logits[..., :-1, :], words, **options)
+    return loss if num_items_in_batch is None else loss / torch.as_tensor(num_items_in_batch, device=loss.device)
+
+
+class _WithheldLogits(nn.Linear):
+    """An output layer that computes no logits in training: it hands its input and itself on to the loss."""
+
+    criterion: FenchelYoungLoss
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        if not (self.training and torch.is_grad_enabled()):
+            return super().forward(hidden)
+        logits: Tensor = _Withheld.apply(hidden, len(self.weight))
+        # A model that changes its logits makes a tensor without this attribute.
+        logits.sharmix_layer = as_autocast(hidden, self.weight, self.bias)  # type: ignore[attr-defined]
+        return logits
+
+
+class _Withheld(torch.autograd.Function):
+    """NaN in place of the logits [..., words]: one number in memory, in float32, which no trainer converts."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, words: int) -> Tensor:
+        return hidden.new_full((), torch.nan, dtype=torch.float32).expand(*hidden.shape[:-1], words)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError("there are no logits in training after attach_criterion; use the loss that it returned")

@@ -19,6 +19,7 @@ TESTED_BY = {
     "docs/attention.md": "tests/sharmix/test_transformers.py",
     "docs/export.md": "tests/sharmix/test_export.py",
     "docs/from_entmax.md": "tests/sharmix/test_from_entmax.py",
+    "docs/how_to/fine_tune_a_language_model.md": "tests/docs/test_fine_tuning.py",
     "docs/how_to/large_vocabulary_on_several_gpus.md": "tests/docs/test_large_vocabulary.py",
 }
 PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
