@@ -1,7 +1,8 @@
 """How many words screening leaves, epoch by epoch of a training of translation.
 
-python run.py experiment=multi30k activation=entmax '+callbacks.words={_target_: benchmarks.screened_words.Words}'
-python -m benchmarks.screened_words outputs/multi30k/entmax-0123456789ab/seed-21 [FOLDER ...]
+python run.py experiment=multi30k activation=entmax paths.data=FOLDER \\
+    '+callbacks.words={_target_: benchmarks.screened_words.Words, file: /tmp/entmax.csv}'
+python -m benchmarks.screened_words /tmp/entmax.csv [FILE ...]
 """
 
 import argparse
@@ -22,23 +23,22 @@ from benchmarks.publication import origin, publish
 from reporting.text.markdown import paragraph
 from sharmix._operators import cpu
 
-FILE = "screened_words.csv"  # in the folder of the run
-REPEAT = "python -m benchmarks.screened_words FOLDERS"
-_ROUNDING = 1.001 / 256  # as in csrc/screen.h
+REPEAT = "python -m benchmarks.screened_words FILES"
 _ABOUT = (
     "Of every {every}th batch of a training on Multi30k, means of an epoch. *Support*: the words with a probability "
-    "above 0, of a token. *Left*: the words that a product in bfloat16 cannot exclude, of a token; screening computes "
-    "these alone ([why](../../docs/math.md), section 9). *Rows*: the share of the table's rows that have a gradient "
+    "above 0, of a token. *Left*: the words that screening cannot exclude, of a token ([why](../../docs/math.md), section "
+    "9). *Listed*: the share of the tokens for which these are at most a sixteenth of all; for the others all logits are "
+    "computed. *Rows*: the share of the table's rows that have a gradient "
     "from a batch. *Time*: the layer with its loss, forward and backward, as it is computed without screening, "
     "relative to the same layer with cross-entropy, in processor time beside other work."
 )
 
 
 class Words(Callback):
-    """Counts the words of every so many batches, and writes their means after each epoch into the run's folder."""
+    """Counts the words of every so many batches, and writes their means after each epoch into a file."""
 
-    def __init__(self, every: int = 50) -> None:
-        self.every, self.calls = every, 0
+    def __init__(self, file: str, every: int = 50) -> None:
+        self.file, self.every, self.calls = file, every, 0
         self.rows: list[Row] = []
         self.found: list[Row] = []
 
@@ -60,7 +60,7 @@ class Words(Callback):
         means = pd.DataFrame(self.rows).mean().to_dict()
         self.found.append({"epoch": trainer.current_epoch + 1, **means, "every": self.every})
         self.rows = []
-        pd.DataFrame(self.found).to_csv(Path(trainer.default_root_dir) / FILE, index=False)
+        pd.DataFrame(self.found).to_csv(self.file, index=False)
 
     def state_dict(self) -> dict[str, Any]:
         return {"found": self.found}
@@ -88,31 +88,27 @@ def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping
 @torch.no_grad()
 def counts(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, orders: Sequence[float]) -> Row:
     """Of one batch: tokens, words, those in the support and those left, of a token, and the share of rows touched."""
-    q, r, temperature = orders
-    (near_hidden, of_hidden), (near_weight, of_weight) = cpu.rounded(hidden), cpu.rounded(weight)
-    product = (near_hidden.float() @ near_weight.float().T).bfloat16().float()  # fast on every processor
-    radius = (of_hidden.sum(0)[:, None] * of_weight[0] + of_hidden[0][:, None] * of_weight[1]).add_(
-        product.abs(), alpha=_ROUNDING
-    )
-    centre = product.add_(bias)
-    reach = temperature / (q - 1) * max(1, len(weight) ** (2 - 1 / q - r))
-    left = centre + radius >= (centre - radius).amax(1, keepdim=True) - reach
-    p = sharmix.sharmix(linear(hidden, weight, bias), q, r, temperature)
+    (rounded, of_hidden), (narrow, of_weight) = cpu.rounded(hidden), cpu.rounded(weight)
+    product = (rounded.float() @ narrow.float().T).bfloat16()  # fast on every processor
+    norms = of_hidden, of_weight
+    left = cpu.screen((hidden, weight, bias, targets), product, norms, orders, len(weight))[0]
+    p = sharmix.sharmix(linear(hidden, weight, bias), *orders)
     p.scatter_add_(1, targets[:, None], -torch.ones_like(p[:, :1]))
     return {
         "tokens": len(hidden),
         "words": len(weight),
         "support": (p != 0).sum(1).float().mean().item(),
-        "left": left.sum(1).float().mean().item(),
+        "left": left.float().mean().item(),
+        "listed": (left <= len(weight) / 16).float().mean().item(),
         "rows": (p != 0).any(0).float().mean().item(),
     }
 
 
-def measured(folders: Sequence[str]) -> Iterator[Row]:
-    """The rows that finished runs have left, one for each epoch."""
-    for folder in folders:
-        for row in pd.read_csv(Path(folder) / FILE).to_dict("records"):
-            yield {"activation": Path(folder).parts[-2].rsplit("-", 1)[0], "seed": Path(folder).name[5:], **row}
+def measured(files: Sequence[str]) -> Iterator[Row]:
+    """The rows of files that the callback has written, each named after its activation."""
+    for file in files:
+        for row in pd.read_csv(file).to_dict("records"):
+            yield {"activation": Path(file).stem, **row}
 
 
 def page(data: pd.DataFrame) -> str:
@@ -121,6 +117,7 @@ def page(data: pd.DataFrame) -> str:
     for title, column, form in (
         ("support", "support", "{:.1f}"),
         ("left", "left", "{:.0f}"),
+        ("listed", "listed", "{:.0%}"),
         ("rows", "rows", "{:.1%}"),
         ("time", "ratio", "{:.2f}"),
     ):
@@ -134,9 +131,9 @@ def main() -> None:
     """Command line: collect the rows of runs, write the CSV, and make its page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screened_words", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    parser.add_argument("runs", nargs="+", metavar="FOLDER", help="a finished run with the callback")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="what the callback wrote")
     options = parser.parse_args()
-    publish("screened_words", measured(options.runs), options.folder / "screened_words.csv", page)
+    publish("screened_words", measured(options.files), options.folder / "screened_words.csv", page)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from sharmix._targets import checked_classes
 _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight pays
 _FIRST = 16  # rows, which show whether screening pays for the others; no earlier call does, so a step can be repeated
 _CHUNK_BYTES = 1 << 25  # the size of a part of the product
-_LEAST_ROOM, _SPARSE = 64, 1 / 64  # the list of a row has room for 64 classes, or for this share of them
+_LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
 _DENSE = 0.25  # the share of rows without a list above which screening does not pay
 
 

@@ -15,6 +15,26 @@ template <class T> T just_below(T threshold) {
     return threshold - std::abs(threshold) * Limits::epsilon() - Limits::min();  // nextafter would be a call
 }
 
+// The sums over some logits. Never inlined: in some callers the compiler would drop the two sums that `root_bound` does not
+// read, and would then fuse and round the other sums in another way.
+template <class T>
+__attribute__((noinline)) Sums<double> sums_at(const T* values, int64_t count, const LineOfU<Vector<T>>& line,
+                                               const Shape& shape) {
+    return sums_over<OneRow<T>>(values, count, line, shape);
+}
+
+// A bound of e^y by some logits of a row and its maximum. For r >= q, where R_q only lowers the root, e^y is at most the s at
+// which the beta-norm of (s + delta x_i)_+ is 1. The norm over some of the entries gives a bound too. The norm is convex in
+// s, so Newton's step from s = 1 ends above this s, and near it.
+template <class T> double root_bound(const T* values, int64_t count, double maximum, const Equation<T>& equation) {
+    const Orders& orders = equation.orders;
+    if (orders.r < orders.q || (sizeof(T) != sizeof(double) && !equation.fits_float)) return equation.highest;
+    const LineOfU<Vector<T>> line{all(T(maximum)), all(T(equation.unit)), all(T(orders.delta()))};
+    const auto sums = sums_at(values, count, line, equation.shape);
+    const double s = 1 - (1 - std::pow(sums.total, -orders.delta())) * sums.total / (sums.total - sums.base_u);
+    return s > 0 ? s : equation.highest;  // where 1/T0 is no number
+}
+
 // The entries of a row that can be in its support, its largest logit, and a bound of y at the root.
 template <class T> class Candidates : public List<T> {
   public:
@@ -23,7 +43,9 @@ template <class T> class Candidates : public List<T> {
     void find(const T* row, int64_t classes, const Equation<T>& equation) {
         maximum = sharmix::maximum(row, classes, *this);
         if (!is_defined()) return;
-        const double s = equation.concave ? bound(classes, equation) : bound_by_count(row, classes, equation);
+        double s = equation.highest;
+        if (!equation.concave) s = bound_by_count(row, classes, equation);
+        else if (classes >= LONG) s = root_bound(this->value.get(), this->count, maximum, equation);
         high = s == equation.highest ? equation.high : std::log(s);
         collect(row, classes, least_logit(s, equation), *this);
     }
@@ -43,19 +65,6 @@ template <class T> class Candidates : public List<T> {
         return just_below(T(maximum - reach));
     }
 
-    // A bound of e^y. For r >= q, where R_q only lowers the root, e^y is at most the s at which the beta-norm of
-    // (s + delta x_i)_+ is 1. The norm over some of the entries gives a bound too. The norm is convex in s, so Newton's
-    // step from s = 1 ends above this s, and near it.
-    double bound(int64_t classes, const Equation<T>& equation) const {
-        const Orders& orders = equation.orders;
-        const bool fits = sizeof(T) == sizeof(double) || equation.fits_float;
-        if (classes < LONG || orders.r < orders.q || !fits) return equation.highest;
-        const LineOfU<Vector<T>> line{all(T(maximum)), all(T(equation.unit)), all(T(orders.delta()))};
-        const auto sums = sums_at(this->value.get(), this->count, line, equation.shape);
-        const double s = 1 - (1 - std::pow(sums.total, -orders.delta())) * sums.total / (sums.total - sums.base_u);
-        return s > 0 ? s : equation.highest;  // where 1/T0 is no number
-    }
-
     // A bound of e^y outside the concave region. Every root has y <= (2 - 1/q - r) R_q, and R_q is largest for equal p.
     double bound_by_count(const T* row, int64_t classes, const Equation<T>& equation) const {
         double s = equation.highest;
@@ -64,13 +73,6 @@ template <class T> class Candidates : public List<T> {
             if (count >= before - before / 8) return s;
             s = std::pow(double(count), equation.feedback);
         }
-    }
-
-    // Never inlined. In some callers the compiler would drop the two sums that `bound` does not read, and would then fuse
-    // and round the other sums in another way.
-    static __attribute__((noinline)) Sums<double> sums_at(const T* values, int64_t count, const LineOfU<Vector<T>>& line,
-                                                          const Shape& shape) {
-        return sums_over<OneRow<T>>(values, count, line, shape);
     }
 };
 

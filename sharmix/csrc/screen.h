@@ -11,6 +11,7 @@ using Bfloat16 = uint16_t;  // the upper half of a float
 typedef Bfloat16 HalfWords __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 constexpr float ROUNDING = 1.001f / 256;  // the largest relative error of a number that is rounded to bfloat16
+constexpr int64_t SEVERAL = 4;            // vectors of large logits, which bound the reach of a row
 constexpr float TINY = 0x1p-60f;          // squares of smaller numbers may be 0, and so may be their bfloat16
 
 // The largest error of a sum of products in float32, in any order and rounded to nearest or to odd, relative to the norms.
@@ -102,13 +103,18 @@ struct ScreenedLayer {
 class Screen {
   public:
     // The layer has at least as many classes as a vector has lanes.
-    Screen(const ScreenedLayer& layer, const Orders& orders)
-        : logits(layer.classes / 16 + 1), places(layer.classes / 16 + LANES<float>), layer_(layer), most_(layer.classes / 16) {
-        reach_ = (1 + MARGIN) * Equation<float>(orders, layer.classes).highest * orders.temperature / orders.delta();
-    }
+    Screen(const ScreenedLayer& layer, const Orders& orders, int64_t room)
+        : logits(room), places(room + LANES<float>), layer_(layer), equation_(orders, layer.classes), most_(room - 1) {}
 
-    // False if more than a sixteenth of the classes can be in the support, or a number is not finite.
-    bool find(int64_t row) { return collect(row, least(largest_lower_bound(row))) && keep_within_reach(row); }
+    // False if so many classes can be in the support that no room is left for another one, or a number is not finite.
+    bool find(int64_t row) {
+        float large[SEVERAL * LANES<float>];
+        const float highest = find_large(row, large);
+        if (!std::isfinite(highest)) return false;
+        const double s = root_bound(large, SEVERAL * LANES<float>, highest, equation_);
+        reach_ = (1 + MARGIN) * s * equation_.orders.temperature / equation_.orders.delta();
+        return collect(row, least(*std::max_element(large, std::end(large)))) && keep_within_reach(row);
+    }
 
     // Lists a class, if it is not listed; returns its place.
     int64_t add(int64_t row, int64_t target) {
@@ -128,20 +134,27 @@ class Screen {
     // No class with a lower logit is in the support. Adding a bias rounds logits by less than is subtracted here.
     float least(double best) const { return float(best - reach_ - 0x1p-21 * (std::abs(best) + reach_)); }
 
-    // NaN if an upper bound is NaN. A class with the bounds NaN and +inf is collected; then its logit decides.
-    float largest_lower_bound(int64_t row) const {
-        Floats best = all(-INFINITY), undefined = {};
-        for_classes([&](int64_t start, int64_t) {
-            const auto [lower, upper] = layer_.bounds(row, start);
-            best = lower > best ? lower : best;
+    // Writes lower bounds of several large logits, the largest among them. Returns an upper bound of the largest logit; it is
+    // not finite where an upper bound is not, or where all are -inf.
+    float find_large(int64_t row, float* large) const {
+        std::fill_n(large, SEVERAL * LANES<float>, -INFINITY);
+        Floats highest = all(-INFINITY), undefined = {};
+        int64_t turn = 0;
+        for_classes([&](int64_t start, int64_t seen) {
+            auto [lower, upper] = layer_.bounds(row, start);
+            highest = upper > highest ? upper : highest;
             undefined = upper == upper ? undefined : upper;
+            for (int64_t lane = 0; lane < seen; ++lane) lower[lane] = -INFINITY;  // no class counts twice
+            float* const kept = large + turn++ % SEVERAL * LANES<float>;
+            const Floats before = load<float>(kept);
+            store<float>(kept, lower > before ? lower : before);
         });
-        return largest<float>(best) + sum<float>(undefined);
+        return largest<float>(highest) + sum<float>(undefined);
     }
 
     bool collect(int64_t row, float lowest) {
         count = 0;
-        bool fits = lowest == lowest;
+        bool fits = true;
         for_classes([&](int64_t start, int64_t seen) {
             const auto above = layer_.bounds(row, start).upper >= lowest;
             if (!fits || !any(above)) return;
@@ -177,7 +190,8 @@ class Screen {
     }
 
     const ScreenedLayer& layer_;
-    double reach_;
+    Equation<float> equation_;
+    double reach_ = 0;
     int64_t most_;
 };
 
@@ -186,12 +200,11 @@ class Screen {
 inline void screen(const ScreenedLayer& layer, const int64_t* targets, const Orders& orders, int64_t room, int64_t* counts,
                    float* logits, int32_t* places, int64_t* own, int64_t rows) {
     for_rows(rows, layer.classes, [&](int64_t begin, int64_t end) {
-        Screen screen(layer, orders);
+        Screen screen(layer, orders, room);
         for (int64_t row = begin; row < end; ++row) {
             counts[row] = -1;
             if (!screen.find(row)) continue;
             own[row] = screen.add(row, targets[row]);
-            if (screen.count > room) continue;
             counts[row] = screen.count;
             std::copy_n(screen.logits.begin(), screen.count, logits + row * room);
             std::copy_n(screen.places.begin(), screen.count, places + row * room);

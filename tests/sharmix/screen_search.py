@@ -8,13 +8,14 @@ import sys
 import torch
 from torch import Tensor
 
+import sharmix
 from sharmix._operators import cpu
 
 ROWS, CLASSES, NEAR = 1000, 1040, 40
 
 
 def worst_case(seed: int, rows: int, classes: int, features: int, q: float) -> tuple[Tensor, Tensor]:
-    """Hidden states and weights whose rounding errors add up, with many logits at the edge of the reach 1/(q − 1).
+    """Hidden states and weights whose rounding errors add up, with many logits at the edge of q-entmax's support.
 
     The weights of a class lie nearly half a step of bfloat16 above or below the rounded ones, all in the direction of
     one row of hidden. For this row the product is then wrong by nearly the norm of the error times that of the row.
@@ -27,26 +28,39 @@ def worst_case(seed: int, rows: int, classes: int, features: int, q: float) -> t
     hidden *= size / (hidden @ weight.T).std(1, keepdim=True)
     row = hidden[seed % rows]
     best = (weight @ row).argmax()
-    edge = 1 - (1 - 0.02 * torch.rand(NEAR, 1, generator=generator)) / ((q - 1) * (weight[best] @ row))
+    logits = weight @ row
+    threshold = logits[best] - sharmix.entmax(logits, alpha=q)[best] ** (q - 1) / (q - 1)
     near = torch.arange(NEAR) + (best + 1) % (classes - NEAR)
-    weight[near] = weight[best] * edge
-    step = torch.exp2(weight.abs().log2().floor() - 7)  # between neighbours in bfloat16
+    weight[near] = 4 * torch.randn(NEAR, features, generator=generator)
+    below = torch.rand(NEAR, generator=generator) * _most_lost(weight[near], row)
+    shift = (threshold - below - weight[near] @ row) / row.square().sum()
+    weight[near] += shift[:, None] * row
     sign = torch.randn(classes, 1, generator=generator).sign()
     sign[near], sign[best] = 1, -1  # the product is too small for them, and too large for the best
-    return hidden, weight.bfloat16().float() + 0.499 * step * sign * row.sign()
+    rounded = weight.bfloat16().float()
+    return hidden, rounded + 0.499 * _step(rounded) * sign * row.sign()
 
 
-def lost_classes(hidden: Tensor, weight: Tensor, q: float, product: Tensor | None = None) -> Tensor:
-    """Which classes [rows, classes] are within reach of the largest logit, and not in the list of their row.
+def _step(weight: Tensor) -> Tensor:
+    """Between neighbours in bfloat16."""
+    return torch.exp2(weight.abs().log2().floor() - 7)
 
-    A class beyond reach is outside the support for every r >= q. Logits are computed in float64. Those that rounding
-    in float32 can take out of reach do not count. `product` is torch's, or another one within the bounds.
+
+def _most_lost(weight: Tensor, row: Tensor) -> Tensor:
+    """What rounding can take off the product of each weight with a row."""
+    return 0.499 * _step(weight) @ row.abs()
+
+
+def lost_classes(hidden: Tensor, weight: Tensor, q: float) -> Tensor:
+    """Which classes [rows, classes] are in the support of q-entmax, and not in the list of their row.
+
+    The support is computed in float64. Classes that rounding in float32 can take out of it do not count.
     """
     logits = hidden.double() @ weight.double().T
     rounding = 2**-22 * hidden.shape[1] * hidden.norm(dim=1, keepdim=True) * weight.norm(dim=1).max()
-    near = logits > logits.amax(1, keepdim=True) - 1 / (q - 1) + rounding
-    counts, listed = listed_classes(hidden, weight, None, logits.argmax(1), (q, q, 1.0), product)
-    return near & ~listed & (counts >= 0)[:, None]
+    inside = sharmix.entmax(logits, alpha=q) > ((q - 1) * rounding) ** (1 / (q - 1))
+    counts, listed = listed_classes(hidden, weight, None, logits.argmax(1), (q, q, 1.0))
+    return inside & ~listed & (counts >= 0)[:, None]
 
 
 def listed_classes(
@@ -57,7 +71,10 @@ def listed_classes(
     orders: tuple[float, float, float],
     product: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The number of classes in the list of each row, -1 if it has none, and which they are [rows, classes]."""
+    """The number of classes in the list of each row, -1 if it has none, and which they are [rows, classes].
+
+    `product` is torch's, or another one within the bounds.
+    """
     classes = len(weight)
     (rounded, of_hidden), (narrow, of_weight) = cpu.rounded(hidden), cpu.rounded(weight)
     product = rounded @ narrow.T if product is None else product

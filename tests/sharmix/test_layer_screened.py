@@ -231,5 +231,4 @@ def test_a_bound_without_the_error_of_the_product_would_lose_classes(monkeypatch
         return result, norms * 0.1
 
     monkeypatch.setattr(cpu, "rounded", careless)
-    found = [lost_classes(*worst_case(seed, 64, CLASSES, 64, q), q).sum() for seed in range(16) for q in (1.2, 2.0)]
-    assert sum(found) > 0
+    assert sum(lost_classes(*worst_case(seed, 64, CLASSES, 256, 1.2), 1.2).sum() for seed in range(4)) > 0
