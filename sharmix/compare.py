@@ -87,10 +87,18 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
     if not isinstance(logits, Tensor) or not isinstance(labels, Tensor) or logits.dim() != 2:
-        raise ValueError("logits must be a tensor [examples, classes], and labels one of class indices [examples]")
+        shapes = [tuple(one.shape) if isinstance(one, Tensor) else type(one).__name__ for one in (logits, labels)]
+        raise ValueError(
+            f"logits must be a tensor [examples, classes], got {shapes[0]}, and labels class indices [examples], got "
+            f"{shapes[1]}; if one number decides between two classes, stack 0 and this number"
+        )
+    if labels.shape == logits.shape:
+        raise ValueError("labels must be class indices [examples]; of one-hot labels these are labels.argmax(1)")
     logits, labels = logits.detach().cpu().float(), checked_labels(labels.cpu(), logits.detach().cpu().float())
     if not logits.isfinite().all():
         raise ValueError("the logits hold a number that is not finite in float32")
+    if (logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-2).all():
+        raise ValueError("the logits are probabilities: each row is >= 0 and sums to 1; give what the softmax gets")
     generator = torch.Generator().manual_seed(seed)
     fitting, measuring = torch.randperm(len(logits), generator=generator).tensor_split(2)
     fitted, measured = (Half(logits[half], labels[half]) for half in (fitting, measuring))
@@ -187,8 +195,9 @@ def _report(outputs: Sequence[Output], measured: Half, coverage: float, generato
     table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
     accuracy = _bootstrap((measured.logits.argmax(-1) == measured.labels).double(), draws)
     about = f"{count} examples measured, the others fitted; accuracy {accuracy}; sets of a coverage of {coverage:g}; "
-    about += f"± half of the {CONFIDENCE:.0%} interval over the measured examples."
-    return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers, draws), WIDTH)])
+    about += f"± half of the {CONFIDENCE:.0%} interval over the measured examples. At 0: labels of probability 0."
+    sets = "Sets: no advice. What the rows are, and how to choose sets: docs/tutorials/does_it_help.md"
+    return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers, draws), WIDTH), fill(sets, WIDTH)])
 
 
 def _advice(briers: dict[str, Tensor], draws: Tensor) -> str:
@@ -234,7 +243,10 @@ def _read_numpy(path: Path) -> Tensor | None:
 
 def _read_csv(path: Path) -> Tensor:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
+        try:
+            rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
+        except ValueError as error:
+            raise ValueError(f"{error}; it has numbers alone, between commas, and no header") from error
     if len({len(row) for row in rows}) != 1:
         raise ValueError("it needs rows of equal length")
     return torch.tensor(rows, dtype=torch.float64).squeeze(-1)
