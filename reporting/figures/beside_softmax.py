@@ -45,7 +45,7 @@ def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
     axes[-1, 0].set_xlabel("accuracy minus softmax's, percentage points")
     axes[-1, 1].set_xlabel("sparsity (share of exact zeros)")
     headline(result, "Test accuracy minus softmax's beside sparsity, in each panel from the densest to the sparsest")
-    result.supxlabel(f"{FILLED} One seed has no interval. Scales differ.", fontsize="medium")
+    result.supxlabel(f"{FILLED} Small: one seed, so no interval. Scales differ.", fontsize="medium")
     return result
 
 
