@@ -108,10 +108,10 @@ def test_runs_of_different_lengths_are_compared_with_softmax_at_one_epoch():
     shorter = make_record("sparsemax", test={"accuracy": 0.4}, epochs=4)
     axes, _ = draw_accuracy_sparsity(of_panel([longer, shorter], epoch=4)).axes
     assert title(axes) == "A title, 1 seed, epoch 4"
-    [(interval, mean, filled)] = intervals_of(axes)
+    [(interval, mean, _)] = intervals_of(axes)
     assert mean == pytest.approx(100 * (0.4 - (0.5 - (0.1 / 4 - 0.1 / 8))))
     assert np.isnan(interval).all()
-    assert not filled
+    assert axes.lines[1].get_markersize() < 4  # of one seed
 
 
 def test_intervals_are_over_seeds_and_the_sparsest_activation_is_the_last():
