@@ -18,7 +18,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 _FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-Wno-psabi"]
-_STRIP = {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
+_SMALL = {"linux": ["-Wl,-s", "-Wl,-z,noseparate-code"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
 _X86 = {"avx512": ("AVX-512", ["-march=x86-64-v4"]), "avx2": ("AVX2", ["-march=x86-64-v3"])}
 _PROCESSORS = (_X86 if platform.machine().lower() in ("x86_64", "amd64") else {}) | {"baseline": ("any processor", [])}
 _SOURCES = sorted(Path("sharmix/csrc").glob("[a-z]*.*"))
@@ -36,7 +36,7 @@ def kernel(name: str, architecture: list[str]) -> Extension:
         + [("Py_LIMITED_API", "0x030B0000")] * _HAS_LIMITED_API,
         py_limited_api=_HAS_LIMITED_API,
         extra_compile_args=["-std=c++17", *_FLAGS, *architecture],
-        extra_link_args=_STRIP,
+        extra_link_args=_SMALL,
         language="c++",
         optional=True,
     )
