@@ -82,8 +82,9 @@ def _message_of_hydra(error: Exception) -> str:
     key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     own, cause = (re.split(r"\n *(?:full_key|Config search path)", str(one))[0].strip() for one in (error, key_error))
     lines = own.replace(":\n\t", ": ").replace("\n\t", ", ").replace(_ADVICE, "").splitlines()
+    lines = [line for line in lines if not line.startswith("To append to your config")]  # `+` adds no setting here
     if found := _SEVERAL.match(own):
-        return f"{found[1]}: several values; add -m to run each, or write [VALUE,VALUE] for a list"
+        return f"{found[1]}: several values; add -m to run each, or write [VALUE,VALUE] where a list is allowed"
     if found := _NO_SETTING.match(own):
         return f"{found[1]} is no setting; a setting is NAME=VALUE, such as experiment={found[1]}"
     if found := _NO_OPTION.search(" ".join(lines)):
