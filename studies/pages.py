@@ -10,14 +10,12 @@ import yaml
 
 from experiments.errors import UserError
 from experiments.files import write_atomically
-from reporting.records.yaml_files import read_yaml
 from reporting.text.markdown import key_columns, paragraph
 from reporting.text.marked_text import fill, parts
+from reporting.text.words import in_words
 from studies.study import Finding, Report, Study, load_study
 
 COMMAND = "python -m studies"
-WORDS = read_yaml(Path(__file__).with_name("words.yaml"))  # for names in the records
-_NAMES = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(WORDS, key=len, reverse=True)))})(?!\w)")
 
 
 def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
@@ -59,7 +57,7 @@ def _page(study: Study, report: Report, source: dict[str, Any], question: str) -
     written = [f"# {source['title']}", f"**Asked.** {question}"]
     for title, columns in study.shown["main"].items():
         table = report.tables[title]
-        written += [f"## {_in_words(title)}", _table(table[columns or list(table)])]
+        written += [f"## {in_words(title)}", _table(table[columns or list(table)])]
     counts = Counter(finding.verdict for finding in report.findings)
     listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     verdicts = f"[Verdicts](../../docs/studies.md#all-verdicts): {listed}. " if counts else ""
@@ -90,9 +88,5 @@ def _table_of_findings(findings: list[Finding]) -> str:
 
 
 def _table(texts: pd.DataFrame) -> str:
-    in_words = texts.astype(str).map(_in_words).rename(columns=_in_words)
-    return in_words.to_markdown(index=False, disable_numparse=True)
-
-
-def _in_words(text: str) -> str:
-    return _NAMES.sub(lambda found: WORDS[found[0]], text)
+    readable = texts.astype(str).map(in_words).rename(columns=in_words)
+    return readable.to_markdown(index=False, disable_numparse=True)

@@ -21,6 +21,7 @@ from reporting.look.palette import look_of
 from reporting.records.kept_runs import KeptRuns, LeftOut
 from reporting.records.statistics import POINTS
 from reporting.records.yaml_files import read_yaml
+from reporting.text.words import in_words
 
 
 @figure("learning_rates")
@@ -38,8 +39,8 @@ def draw_learning_rates(kept: KeptRuns) -> Figure:
         for row, (name, look) in enumerate(looks.items()):
             low, mean, high = numbers.loc[name, ["low", "difference", "high"]]
             differ.append(draw_interval(axes, row, (low, mean, high), look))
-        axes.set_title(f"{data_set}, {len(entry['seeds'])} seeds")
-        name_rows(axes, list(looks))
+        axes.set_title(f"{in_words(data_set)},\n{len(entry['seeds'])} seeds")
+        name_rows(axes, [*map(in_words, looks)])
     found = f"{differ.count(False)} of {len(differ)} intervals"
     headline(result, f"Each activation at its own learning rate: {found} of the difference to softmax contain 0")
     result.supxlabel(f"test accuracy minus softmax's, percentage points\n{FILLED} Scales differ.", fontsize="medium")
