@@ -25,7 +25,7 @@ from sharmix._operators import cpu
 
 REPEAT = "python -m benchmarks.screened_words FILES"
 _ABOUT = (
-    "Of every {every}th batch of a training on Multi30k, means of an epoch. *Support*: the words with a probability "
+    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Support*: the words with a probability "
     "above 0, of a token. *Left*: the words that screening cannot exclude, of a token "
     "([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which these are at most a sixteenth "
     "of all; for the others all logits are computed. *Rows*: the share of the table's rows that have a gradient from a "

@@ -1,0 +1,43 @@
+"""What the callback counts in a training, and the page of what it wrote."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+import torch
+
+import sharmix
+from benchmarks import screened_words
+from sharmix._operators import cpu
+
+pytestmark = pytest.mark.skipif(not cpu.kernel, reason="needs the compiled kernel")
+HIDDEN, WEIGHT, BIAS = torch.eye(2, 64), torch.zeros(320, 64), torch.full((320,), -20.0)
+BIAS[:3] = torch.tensor([0.0, -0.3, -0.8])  # sparsemax leaves two classes
+WEIGHT[1, 1] = 2.0  # and of the second row one
+
+
+def test_counts_are_those_of_the_support_and_of_its_targets():
+    found = screened_words.counts(HIDDEN, WEIGHT, BIAS, torch.tensor([0, 200]), (2.0, 2.0, 1.0))
+    assert (found["tokens"], found["words"]) == (2, 320)
+    assert found["support"] == (2 + 2) / 2  # of the second row its word, and its target
+    assert found["rows"] == 3 / 320
+    assert found["left"] >= 2
+    assert found["listed"] == 1
+
+
+def test_the_callback_writes_a_row_for_each_epoch_and_leaves_the_loss_as_it_is(tmp_path):
+    torch.manual_seed(0)
+    activation, callback = sharmix.SharMiX(q=1.25, r=1.5), screened_words.Words(str(tmp_path / "sharmix.csv"), every=2)
+    hidden, weight, bias, targets = torch.randn(8, 4), torch.randn(320, 4), torch.zeros(320), torch.arange(8)
+    expected = activation.linear_loss(hidden, weight, bias, targets, reduction="sum")
+    callback.on_fit_start(None, SimpleNamespace(activation=activation))
+    for epoch in range(2):
+        for _ in range(2):
+            assert activation.linear_loss(hidden, weight, bias, targets, reduction="sum") == expected
+        callback.on_train_epoch_end(SimpleNamespace(current_epoch=epoch), None)
+    rows = list(screened_words.measured([str(tmp_path / "sharmix.csv")]))
+    assert [(row["activation"], row["epoch"], row["every"]) for row in rows] == [("sharmix", 1, 2), ("sharmix", 2, 2)]
+    assert all(row["ratio"] > 0 for row in rows)
+    origin = dict.fromkeys(("processor", "cores", "vectors", "backend", "torch", "commit", "dirty"), "x")
+    page = screened_words.page(pd.DataFrame([row | origin for row in rows]))
+    assert "| sharmix      | 2       |" in page
