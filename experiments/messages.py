@@ -82,7 +82,8 @@ def _message_of_hydra(error: Exception) -> str:
     key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     own, cause = (re.split(r"\n *(?:full_key|Config search path)", str(one))[0].strip() for one in (error, key_error))
     lines = own.replace(":\n\t", ": ").replace("\n\t", ", ").replace(_ADVICE, "").splitlines()
-    lines = [line for line in lines if not line.startswith("To append to your config")]  # `+` adds no setting here
+    if re.match(r"Could not override '\w+'", own):  # of the settings themselves none can be added
+        lines = [line for line in lines if not line.startswith("To append to your config")]
     if found := _SEVERAL.match(own):
         return f"{found[1]}: several values; add -m to run each, or write [VALUE,VALUE] where a list is allowed"
     if found := _NO_SETTING.match(own):
@@ -95,7 +96,8 @@ def _message_of_hydra(error: Exception) -> str:
         known = {str(key).lower(): str(key) for key in key_error.parent_node}
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)
         meant = f"Did you mean {known[found[0]]}? " if found else ""
-        lines.insert(1, f"{meant}Allowed: {', '.join(known.values())}")
+        if known:
+            lines.insert(1, f"{meant}Allowed: {', '.join(known.values())}")
     elif cause not in own or not own:
         lines.append(cause)
     if isinstance(key_error, OmegaConfBaseException) and (key := key_error.full_key) and key not in own:

@@ -17,11 +17,12 @@ from sharmix._operators.orders import Orders, largest
 from sharmix._private_torch import is_plain_tensor
 from sharmix._targets import checked_classes
 
-_LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight pays
+# These numbers are estimates: no processor with such instructions has timed them yet.
+_LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight should pay
 _FIRST = 16  # rows, which show whether screening pays for the others; no earlier call does, so a step can be repeated
-_CHUNK_BYTES = 1 << 25  # the size of a part of the product
+_PART_BYTES = 1 << 25  # the size of a part of the product
 _LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
-_DENSE = 0.25  # the share of rows without a list above which screening does not pay
+_UNLISTED = 0.25  # the share of rows without a list above which the rest goes without screening
 
 
 def has_bfloat16() -> bool:
@@ -71,7 +72,7 @@ def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, 
     """Add those of the rows that have few classes near the largest logit; returns the others."""
     weight, norms_of_weight = cpu.rounded(layer.weight)
     room, rest = max(_LEAST_ROOM, int(_SPARSE * len(weight))), [rows[:0]]
-    parts = [rows[:_FIRST], *torch.split(rows[_FIRST:], max(1, _CHUNK_BYTES // (2 * len(weight))))]
+    parts = [rows[:_FIRST], *torch.split(rows[_FIRST:], max(1, _PART_BYTES // (2 * len(weight))))]
     while parts and len(parts[0]):
         some = parts.pop(0)
         hidden = layer.hidden[some]
@@ -82,6 +83,6 @@ def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, 
         if most > 0:
             sums.add_listed(some[listed], logits[listed, :most], classes[listed, :most], own[listed])
         rest.append(some[~listed])
-        if len(rest[-1]) > _DENSE * len(some):
+        if len(rest[-1]) > _UNLISTED * len(some):
             break
     return torch.cat([*rest, *parts])

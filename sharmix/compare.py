@@ -97,7 +97,7 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
     logits, labels = logits.detach().cpu().float(), checked_labels(labels.cpu(), logits.detach().cpu().float())
     if not logits.isfinite().all():
         raise ValueError("the logits hold a number that is not finite in float32")
-    if (logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-2).all():
+    if len(logits) and (logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-2).all():
         raise ValueError("the logits are probabilities: each row is >= 0 and sums to 1; give what the softmax gets")
     generator = torch.Generator().manual_seed(seed)
     fitting, measuring = torch.randperm(len(logits), generator=generator).tensor_split(2)
@@ -246,7 +246,7 @@ def _read_csv(path: Path) -> Tensor:
         try:
             rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
         except ValueError as error:
-            raise ValueError(f"{error}; it has numbers alone, between commas, and no header") from error
+            raise ValueError(f"{error}; it must hold numbers alone, with commas between them and no header") from error
     if len({len(row) for row in rows}) != 1:
         raise ValueError("it needs rows of equal length")
     return torch.tensor(rows, dtype=torch.float64).squeeze(-1)

@@ -105,7 +105,7 @@ def _group(group: Group) -> dict[str, Any]:
     return {
         "label": group.label,
         "activation": group.runs.activation["name"],
-        "default": _has_default_orders(group.runs.activation),
+        "default": _has_default_settings(group.runs.activation),
         "colour": [group.style["color"], on_dark(group.style["color"])],
         "dash": _DASHES[LINE_STYLES.index(group.style["linestyle"])],
         "symbol": _SYMBOLS[group.style["marker"]],
@@ -113,7 +113,7 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _has_default_orders(activation: Mapping[str, Any]) -> bool:
+def _has_default_settings(activation: Mapping[str, Any]) -> bool:
     """Whether an activation has the settings of conf/activation, such as the orders (1.25, 1.5)."""
     file = ROOT / "conf" / "activation" / f"{activation['name']}.yaml"
     return file.is_file() and all(activation.get(name) == value for name, value in read_yaml(file).items())

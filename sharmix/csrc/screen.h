@@ -111,7 +111,7 @@ class Screen {
         float large[SEVERAL * LANES<float>];
         const float highest = find_large(row, large);
         if (!std::isfinite(highest)) return false;
-        const double s = root_bound(large, SEVERAL * LANES<float>, highest, equation_);
+        const double s = std::min(root_bound(large, SEVERAL * LANES<float>, highest, equation_), equation_.highest);
         reach_ = (1 + MARGIN) * s * equation_.orders.temperature / equation_.orders.delta();
         return collect(row, least(*std::max_element(large, std::end(large)))) && keep_within_reach(row);
     }

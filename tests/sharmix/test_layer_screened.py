@@ -33,7 +33,7 @@ def listed(monkeypatch):
     monkeypatch.setattr(_layer_screened, "has_bfloat16", lambda: True)
     monkeypatch.setattr(_layer_screened, "_LEAST_ROWS", 64)
     monkeypatch.setattr(_layer_screened, "_LEAST_CLASSES", 512)
-    monkeypatch.setattr(_layer_screened, "_CHUNK_BYTES", 40 * 2 * CLASSES)  # 40 rows
+    monkeypatch.setattr(_layer_screened, "_PART_BYTES", 40 * 2 * CLASSES)  # 40 rows
     return found
 
 
