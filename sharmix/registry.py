@@ -67,7 +67,8 @@ def build_activation(name: str, **parameters: Any) -> Activation:
     """Build an activation module `act`: `act(z)` gives probabilities, and `act.loss(z, y)` the Fenchel–Young loss.
 
     Args:
-        name: one of `available_activations()`, or the path `package.module.Class` of an `Activation` subclass.
+        name: one of `available_activations()`, `sharmix` for `sharmix_fixed`, or the path `package.module.Class` of an
+            `Activation` subclass.
         parameters: arguments of the activation's constructor, such as `alpha`, `q`, `r` or `temperature`.
 
     Raises:
@@ -95,6 +96,8 @@ def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:
         raise TypeError(f"an activation is built from its name, a string; got {name!r}")
     if name in _ACTIVATIONS:
         return _ACTIVATIONS[name]
+    if name == "sharmix":  # beside `entmax`, which is fixed, too
+        return _ACTIVATIONS["sharmix_fixed"]
     registered = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if registered:
         return _checked(name, next(iter(registered)).load()), {}

@@ -92,3 +92,11 @@ def test_an_entry_point_is_available_and_replaces_no_name_of_the_library(monkeyp
     assert isinstance(sharmix.build_activation("tempered", temperature=1.0), Tempered)
     assert sharmix.available_activations().count("softmax") == 1
     assert not isinstance(sharmix.build_activation("softmax"), Tempered)
+
+
+def test_sharmix_is_the_fixed_one_wherever_entmax_is_a_name():
+    assert repr(sharmix.build_activation("sharmix", q=1.5)) == repr(sharmix.build_activation("sharmix_fixed", q=1.5))
+    query = torch.randn(1, 1, 4, 8)
+    mine, theirs = (sharmix.attention(query, query, query, name) for name in ("sharmix", "sharmix_fixed"))
+    torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+    assert "sharmix" not in sharmix.available_activations()  # each activation is listed once
