@@ -196,8 +196,8 @@ def _report(outputs: Sequence[Output], measured: Half, coverage: float, generato
     accuracy = _bootstrap((measured.logits.argmax(-1) == measured.labels).double(), draws)
     about = f"{count} examples measured, the others fitted; accuracy {accuracy}; sets of a coverage of {coverage:g}; "
     about += f"± half of the {CONFIDENCE:.0%} interval over the measured examples. At 0: labels of probability 0."
-    sets = "Sets: no advice. What the rows are, and how to choose sets: docs/tutorials/does_it_help.md"
-    return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers, draws), WIDTH), fill(sets, WIDTH)])
+    on_sets = "Sets: no advice. What the rows are, and how to choose sets: docs/tutorials/does_it_help.md"
+    return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers, draws), WIDTH), fill(on_sets, WIDTH)])
 
 
 def _advice(briers: dict[str, Tensor], draws: Tensor) -> str:
