@@ -182,10 +182,11 @@ def attach_criterion(model: PreTrainedModel, criterion: FenchelYoungLoss) -> Cal
         >>> from sharmix import EntmaxLoss
         >>> from sharmix.integrations.transformers import attach_criterion
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=2))
+        >>> config = GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=2)
+        >>> model = GPT2LMHeadModel(config)
         >>> compute_loss_func = attach_criterion(model, EntmaxLoss(alpha=1.5))
         >>> tokens = torch.tensor([[1, 2, 3]])
-        >>> compute_loss_func(model(tokens), tokens).backward()  # Trainer(model, ..., compute_loss_func=...)
+        >>> compute_loss_func(model(tokens), tokens).backward()
     """
     kind, head = type(model).__name__, model.get_output_embeddings()
     if model.config.is_encoder_decoder or not model.can_generate():
