@@ -64,8 +64,8 @@ def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = 
     """
     if limit := options.get("limit_test_batches"):
         raise ConfigurationError(
-            f"trainer.limit_test_batches={limit} is not allowed: the test split is measured after each epoch, as the "
-            "others; trainer.limit_val_batches limits them all"
+            f"trainer.limit_test_batches={limit} is not allowed: every split is measured after each epoch, and "
+            "trainer.limit_val_batches limits them all"
         )
     try:
         _options_model().model_validate(options)
