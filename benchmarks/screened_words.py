@@ -21,6 +21,7 @@ import sharmix
 from benchmarks.harness import Row
 from benchmarks.publication import origin, publish
 from reporting.text.markdown import paragraph
+from sharmix._layer_screened import rounded
 from sharmix._operators import cpu
 
 REPEAT = "python -m benchmarks.screened_words FILES"
@@ -88,8 +89,8 @@ def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping
 @torch.no_grad()
 def counts(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, orders: Sequence[float]) -> Row:
     """Of one batch: tokens, words, those in the support and those left, of a token, and the share of rows touched."""
-    (rounded, of_hidden), (narrow, of_weight) = cpu.rounded(hidden), cpu.rounded(weight)
-    product = (rounded.float() @ narrow.float().T).bfloat16()  # fast on every processor
+    (near_hidden, of_hidden), (near_weight, of_weight) = rounded(hidden), rounded(weight)
+    product = (near_hidden.float() @ near_weight.float().T).bfloat16()  # fast on every processor
     norms = of_hidden, of_weight
     left = cpu.screen((hidden, weight, bias, targets), product, norms, orders, len(weight))[0]
     left = torch.where(left < 0, len(weight), left)  # without a list all logits are computed

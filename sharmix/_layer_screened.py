@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from sharmix._layer_in_blocks import LayerLoss, LayerSums, LossOfBlock, OutputLayer, logits_in_parts
 from sharmix._operators import cpu
@@ -22,6 +23,7 @@ _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the w
 _FIRST = 16  # rows, which show whether screening pays for the others; no earlier call does, so a step can be repeated
 _PART_BYTES = 1 << 25  # the size of a part of the product
 _LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
+_ROWS_IN_CACHE = 512
 _UNLISTED = 0.25  # the share of rows without a list above which the rest goes without screening
 
 
@@ -68,17 +70,33 @@ def screened_loss(
     return sums.collected()
 
 
+def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """A float32 matrix [rows, features] in bfloat16, and bounds [2, rows]: the norms of the errors and of the result.
+
+    The first bound includes the errors of sums of products with the rows.
+    """
+    result = matrix.bfloat16()
+    parts = zip(matrix.split(_ROWS_IN_CACHE), result.split(_ROWS_IN_CACHE), strict=True)
+    error = torch.cat([vector_norm(exact - near, dim=1) for exact, near in parts])
+    features = matrix.shape[1]
+    of_sums = (features + 4) * 2.0**-22  # relative to the norms: in any order, rounded to nearest or to odd
+    least = features * 2.0**-60  # squares of smaller numbers may be 0, and so may be their bfloat16
+    error = error * (1 + of_sums) + least
+    norm = (vector_norm(matrix, dim=1) + error) * (1 + of_sums) + least
+    return result, torch.stack([error + of_sums * (error + norm), norm])
+
+
 def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, rows: Tensor) -> Tensor:
     """Add those of the rows that have few classes near the largest logit; returns the others."""
-    weight, norms_of_weight = cpu.rounded(layer.weight)
+    weight, norms_of_weight = rounded(layer.weight)
     room, rest = max(_LEAST_ROOM, int(_SPARSE * len(weight))), [rows[:0]]
     parts = [rows[:_FIRST], *torch.split(rows[_FIRST:], max(1, _PART_BYTES // (2 * len(weight))))]
     while parts and len(parts[0]):
         some = parts.pop(0)
         hidden = layer.hidden[some]
-        rounded, norms = cpu.rounded(hidden)
+        narrow, norms = rounded(hidden)
         part = hidden, layer.weight, layer.bias, layer.targets[some]
-        counts, logits, classes, own = cpu.screen(part, rounded @ weight.T, (norms, norms_of_weight), orders, room)
+        counts, logits, classes, own = cpu.screen(part, narrow @ weight.T, (norms, norms_of_weight), orders, room)
         listed, most = counts > 0, int(counts.max())
         if most > 0:
             sums.add_listed(some[listed], logits[listed, :most], classes[listed, :most], own[listed])

@@ -160,13 +160,6 @@ def alpha_relu_loss_backward(
     return by_logits
 
 
-def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A float32 matrix [rows, features] in bfloat16, and bounds [2, rows]: the norms of the error and of the result."""
-    result, norms = matrix.bfloat16(), matrix.new_empty(2, len(matrix), dtype=torch.float32)
-    kernel.norms_of_rounding(*matrix.shape, _address(matrix), _address(result), norms.data_ptr())
-    return result, norms
-
-
 def screen(
     layer: tuple[Tensor, Tensor, Tensor | None, Tensor],
     product: Tensor,
@@ -180,7 +173,7 @@ def screen(
         layer: contiguous float32 hidden [rows, features], weight [classes, features] and bias, and targets [rows],
             which are classes.
         product: hidden · weightᵀ in bfloat16, of the `rounded` matrices.
-        norms: those of the rounding of hidden and of weight.
+        norms: bounds [2, rows] and [2, classes] of the norms of the errors and of the rounded vectors.
         orders: q, r and T₀, with q in (1, 2].
         room: the largest number of classes of a row.
 

@@ -165,12 +165,6 @@ void screen(int64_t rows, int64_t classes, int64_t features, double q, double r,
     sharmix::screen(layer, targets, {q, r, temperature}, room, counts, (float*)logits, (int32_t*)places, own, rows);
 }
 
-// The norms [2, rows] of the rounding of a matrix to bfloat16.
-void norms_of_rounding(int64_t rows, int64_t features, Address exact, Address rounded, Address norms) {
-    float* const of_error = (float*)norms;
-    sharmix::norms_of_rounding((const float*)exact, (const Bfloat16*)rounded, of_error, of_error + rows, rows, features);
-}
-
 // An argument from a Python object. An order is a float, or the address of a float64 for each row.
 template <class T> T argument(PyObject* object) {
     if constexpr (std::is_same_v<T, Column>) {
@@ -230,7 +224,6 @@ PyMethodDef methods[] = {
     method<alpha_relu_loss>("alpha_relu_loss"),
     method<alpha_relu_loss_backward>("alpha_relu_loss_backward"),
     method<takes_alpha>("takes_alpha"),
-    method<norms_of_rounding>("norms_of_rounding"),
     method<screen>("screen"),
     {nullptr, nullptr, 0, nullptr},
 };

@@ -12,23 +12,12 @@ typedef Bfloat16 HalfWords __attribute__((vector_size(VECTOR_BYTES / 2)));
 
 constexpr float ROUNDING = 1.001f / 256;  // the largest relative error of a number that is rounded to bfloat16
 constexpr int64_t SEVERAL = 4;            // vectors of large logits, which bound the reach of a row
-constexpr float TINY = 0x1p-60f;          // squares of smaller numbers may be 0, and so may be their bfloat16
-
-// The largest error of a sum of products in float32, in any order and rounded to nearest or to odd, relative to the norms.
-inline float error_of_sums(int64_t features) { return float(features + 4) * 0x1p-22f; }
 
 inline Floats floats(const Bfloat16* address) {
     HalfWords words;
     std::memcpy(&words, address, sizeof words);
     const FloatBits bits = __builtin_convertvector(words, FloatBits) << 16;
     Floats result;
-    std::memcpy(&result, &bits, sizeof result);
-    return result;
-}
-
-inline float as_float(Bfloat16 number) {
-    const uint32_t bits = uint32_t(number) << 16;
-    float result;
     std::memcpy(&result, &bits, sizeof result);
     return result;
 }
@@ -44,36 +33,8 @@ inline float dot(const float* a, const float* b, int64_t count) {
     return total;
 }
 
-// For each row of a matrix that was rounded to bfloat16, a bound of the norm of the error, which includes the errors of
-// sums of its products; and a bound of the norm of the rounded row.
-inline void norms_of_rounding(const float* exact, const Bfloat16* rounded, float* of_error, float* of_rounded, int64_t rows,
-                              int64_t features) {
-    const float above = 1 + error_of_sums(features), least = TINY * float(features);
-    for_rows(rows, features, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-            const float* const x = exact + row * features;
-            const Bfloat16* const near = rounded + row * features;
-            Floats errors = {}, squares = {};
-            int64_t i = 0;
-            for (; i + LANES<float> <= features; i += LANES<float>) {
-                const Floats y = floats(near + i), missed = load<float>(x + i) - y;
-                errors += missed * missed;
-                squares += y * y;
-            }
-            float error = sum<float>(errors), square = sum<float>(squares);
-            for (; i < features; ++i) {
-                const float y = as_float(near[i]);
-                error += (x[i] - y) * (x[i] - y);
-                square += y * y;
-            }
-            of_rounded[row] = above * std::sqrt(square) + least;
-            of_error[row] = above * std::sqrt(error) + least;
-            of_error[row] += error_of_sums(features) * (of_rounded[row] + of_error[row]);
-        }
-    });
-}
-
-// An output layer in float32; its product hidden . weight^T in bfloat16; and the norms of the rounding of both.
+// An output layer in float32; its product hidden . weight^T in bfloat16; and bounds of the norms of the rounded vectors and
+// of their errors, which include the errors of sums of products.
 struct ScreenedLayer {
     const float *hidden, *weight, *bias;  // bias may be null
     const Bfloat16* product;              // [rows, classes]

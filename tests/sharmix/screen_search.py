@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import sharmix
+from sharmix._layer_screened import rounded
 from sharmix._operators import cpu
 
 ROWS, CLASSES, NEAR = 1000, 1040, 40
@@ -76,8 +77,8 @@ def listed_classes(
     `product` is torch's, or another one within the bounds.
     """
     classes = len(weight)
-    (rounded, of_hidden), (narrow, of_weight) = cpu.rounded(hidden), cpu.rounded(weight)
-    product = rounded @ narrow.T if product is None else product
+    (near_hidden, of_hidden), (near_weight, of_weight) = rounded(hidden), rounded(weight)
+    product = near_hidden @ near_weight.T if product is None else product
     layer = hidden, weight, bias, targets
     counts, _, places, _ = cpu.screen(layer, product, (of_hidden, of_weight), orders, classes)
     listed = torch.zeros(len(hidden), classes + 1, dtype=torch.bool)

@@ -11,6 +11,7 @@ from torch.nn.functional import linear
 import sharmix
 from sharmix import _layer_screened
 from sharmix._operators import cpu
+from tests.sharmix import screen_search
 from tests.sharmix.cases import for_every
 from tests.sharmix.screen_search import listed_classes, lost_classes, worst_case
 
@@ -224,11 +225,11 @@ def test_no_class_of_the_support_is_lost(seed, features, q):
 
 def test_a_bound_without_the_error_of_the_product_would_lose_classes(monkeypatch):
     """The search finds lost classes where there are some: so it can fail."""
-    exact = cpu.rounded
+    exact = screen_search.rounded
 
     def careless(matrix):
         result, norms = exact(matrix)
         return result, norms * 0.1
 
-    monkeypatch.setattr(cpu, "rounded", careless)
+    monkeypatch.setattr(screen_search, "rounded", careless)
     assert sum(lost_classes(*worst_case(seed, 64, CLASSES, 256, 1.2), 1.2).sum() for seed in range(4)) > 0
