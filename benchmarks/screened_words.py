@@ -87,7 +87,7 @@ def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping
 
 
 @torch.no_grad()
-def counts(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, orders: Sequence[float]) -> Row:
+def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, orders: Sequence[float]) -> Row:
     """Of one batch: tokens, words, those in the support and those left, of a token, and the share of rows touched."""
     (near_hidden, of_hidden), (near_weight, of_weight) = rounded(hidden), rounded(weight)
     product = (near_hidden.float() @ near_weight.float().T).bfloat16()  # fast on every processor

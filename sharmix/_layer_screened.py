@@ -76,7 +76,7 @@ def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
     The first bound includes the errors of sums of products with the rows.
     """
     result = matrix.bfloat16()
-    parts = zip(matrix.split(_ROWS_IN_CACHE), result.split(_ROWS_IN_CACHE), strict=True)
+    parts = zip(torch.split(matrix, _ROWS_IN_CACHE), torch.split(result, _ROWS_IN_CACHE), strict=True)
     error = torch.cat([vector_norm(exact - near, dim=1) for exact, near in parts])
     features = matrix.shape[1]
     of_sums = (features + 4) * 2.0**-22  # relative to the norms: in any order, rounded to nearest or to odd
