@@ -7,7 +7,6 @@ python -m benchmarks.language_head
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -135,7 +134,7 @@ def measure(settings: Mapping[str, Any]) -> Iterator[Row]:
         case = {"head": head, **counts(measured[0], table, None, measured[1], ORDERS), **errors(layer)}
         case["instructions"] = _layer_screened.has_bfloat16()
         steps = steps_of(*layer)
-        times = step_times(steps, dict.fromkeys(steps, settings["rounds"]), {"block_seconds": 0, "slow_seconds": inf})
+        times = step_times(steps, dict.fromkeys(steps, settings["rounds"]), settings)
         with TemporaryDirectory() as folder:
             file = f"{folder}/layer.pt"
             torch.save(layer, file)

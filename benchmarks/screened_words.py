@@ -14,16 +14,21 @@ from typing import Any
 import pandas as pd
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 import sharmix
+from benchmarks.contenders import FIXED
 from benchmarks.harness import Row
 from benchmarks.publication import origin, publish
+from reporting.figures.drawing import label_lines, save_figure, stack_of_panels, style
+from reporting.look.palette import look
 from reporting.text.markdown import paragraph
 from sharmix._layer_screened import rounded
 from sharmix._operators import cpu
 
+NAMES = {"entmax": "1.5-entmax", "sharmix_fixed": FIXED}
 REPEAT = "python -m benchmarks.screened_words FILES"
 _ABOUT = (
     "Of one batch in {every} of a training on Multi30k, means of an epoch. *Support*: the words with a probability "
@@ -115,7 +120,7 @@ def measured(files: Sequence[str]) -> Iterator[Row]:
 
 def page(data: pd.DataFrame) -> str:
     """The page as Markdown."""
-    shown = data[["activation", "epoch"]].copy()
+    shown = pd.DataFrame({"activation": data["activation"].replace(NAMES), "epoch": data["epoch"]})
     for title, column, form in (
         ("support", "support", "{:.1f}"),
         ("left", "left", "{:.0f}"),
@@ -126,7 +131,24 @@ def page(data: pd.DataFrame) -> str:
         shown[title] = data[column].map(form.format)
     words = f"The table has {data['words'].iloc[0]:,.0f} words, and a batch {data['tokens'].mean():,.0f} tokens."
     about = paragraph(f"{_ABOUT.format(every=data['every'].iloc[0])} {words} {origin(data, REPEAT)}")
-    return f"# Words that screening leaves\n\n{about}\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
+    table = shown.to_markdown(index=False, disable_numparse=True)
+    return f"# Words that screening leaves\n\n{about}\n\n![Words and lists by epoch](screened_words.svg)\n\n{table}\n"
+
+
+@style()
+def draw(data: pd.DataFrame, path: Path) -> None:
+    """The figure beside the CSV file: words of a token by epoch, and the share of the tokens with a list."""
+    figure, panels = stack_of_panels(2, 2.4, sharex=True)
+    for activation, name in NAMES.items():
+        rows, own = data[data["activation"] == activation], look(activation)
+        for axes, column, line in ((0, "left", "-"), (0, "support", ":"), (1, "listed", "-")):
+            form = {"color": own.colour, "marker": own.marker, "linestyle": line}
+            panels[axes].plot(rows["epoch"], rows[column], label=f"{name}, {column}", **form)
+    panels[0].set(yscale="log", ylabel=f"words, of {data['words'].iloc[0]:,.0f}")
+    panels[1].set(ylim=(0, 1), ylabel="tokens with a list", xlabel="epoch", xticks=data["epoch"].unique())
+    panels[1].yaxis.set_major_formatter(PercentFormatter(1))
+    label_lines(figure, panels)
+    save_figure(figure, path.parent, path.stem)
 
 
 def main() -> None:
@@ -135,7 +157,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     parser.add_argument("files", nargs="+", metavar="FILE", help="what the callback wrote")
     options = parser.parse_args()
-    publish("screened_words", measured(options.files), options.folder / "screened_words.csv", page)
+    path = options.folder / "screened_words.csv"
+    publish("screened_words", measured(options.files), path, page)
+    draw(pd.read_csv(path), path)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,10 @@ def test_counts_are_those_of_the_support_and_of_its_targets():
 
 def test_the_callback_writes_a_row_for_each_epoch_and_leaves_the_loss_as_it_is(tmp_path):
     torch.manual_seed(0)
-    activation, callback = sharmix.SharMiX(q=1.25, r=1.5), screened_words.Words(str(tmp_path / "sharmix.csv"), every=2)
+    activation, callback = (
+        sharmix.SharMiX(q=1.25, r=1.5),
+        screened_words.Words(str(tmp_path / "sharmix_fixed.csv"), every=2),
+    )
     hidden, weight, bias, targets = torch.randn(8, 4), torch.randn(320, 4), torch.zeros(320), torch.arange(8)
     expected = activation.linear_loss(hidden, weight, bias, targets, reduction="sum")
     callback.on_fit_start(None, SimpleNamespace(activation=activation))
@@ -35,9 +38,14 @@ def test_the_callback_writes_a_row_for_each_epoch_and_leaves_the_loss_as_it_is(t
         for _ in range(2):
             assert activation.linear_loss(hidden, weight, bias, targets, reduction="sum") == expected
         callback.on_train_epoch_end(SimpleNamespace(current_epoch=epoch), None)
-    rows = list(screened_words.measured([str(tmp_path / "sharmix.csv")]))
-    assert [(row["activation"], row["epoch"], row["every"]) for row in rows] == [("sharmix", 1, 2), ("sharmix", 2, 2)]
+    rows = list(screened_words.measured([str(tmp_path / "sharmix_fixed.csv")]))
+    assert [(row["activation"], row["epoch"], row["every"]) for row in rows] == [
+        ("sharmix_fixed", 1, 2),
+        ("sharmix_fixed", 2, 2),
+    ]
     assert all(row["ratio"] > 0 for row in rows)
     origin = dict.fromkeys(("processor", "cores", "vectors", "backend", "torch", "commit", "dirty"), "x")
-    page = screened_words.page(pd.DataFrame([row | origin for row in rows]))
-    assert "| sharmix      | 2       |" in page
+    data = pd.DataFrame([row | origin for row in rows])
+    assert "| SharMiX (1.25, 1.5) | 2       |" in screened_words.page(data)
+    screened_words.draw(data, tmp_path / "screened_words.csv")
+    assert "SharMiX (1.25, 1.5), listed" in (tmp_path / "screened_words.svg").read_text()
