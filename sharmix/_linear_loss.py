@@ -54,7 +54,7 @@ def linear_fenchel_young_loss(
     kept for the backward pass, which cannot be differentiated again.
 
     A processor with instructions for bfloat16 screens a large float32 layer: a product in bfloat16 shows which classes
-    can be in the support, and only their logits are computed (docs/math.md, section 9).
+    can be in the support, and where these are few, only their logits are computed (docs/math.md, section 9).
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
