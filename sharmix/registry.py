@@ -96,11 +96,11 @@ def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:
         raise TypeError(f"an activation is built from its name, a string; got {name!r}")
     if name in _ACTIVATIONS:
         return _ACTIVATIONS[name]
-    if name == "sharmix":  # beside `entmax`, which is fixed, too
-        return _ACTIVATIONS["sharmix_fixed"]
     registered = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if registered:
         return _checked(name, next(iter(registered)).load()), {}
+    if name == "sharmix":  # beside `entmax`, which is fixed, too
+        return _ACTIVATIONS["sharmix_fixed"]
     if "." in name:
         return _checked(name, _import(name)), {}
     close = difflib.get_close_matches(name.lower(), available_activations(), n=2)

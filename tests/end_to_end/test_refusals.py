@@ -29,6 +29,7 @@ COMMANDS = {  # a command line, and words of the one message
     ("--experiment=airline",): "--experiment: a setting has no dashes; give experiment=NAME",
     ("seed=21,42",): "seed=21,42: several values; add -m to run each, or write [VALUE,VALUE] where a list is allowed",
     ("lr=0.1",): "Could not override 'lr'.\nAllowed: hydra, name, seed,",
+    ("optimizer.foo=1",): "Could not override 'optimizer.foo'.\nAllowed: ",
     ("activation=custom", "activation.parameters.q=1"): "q'.\nTo append to your config use +activation.parameters.q=1",
     ("activation.Q=1.5",): "Did you mean q? Allowed: alpha, q, r,",
     ("trainer.max_epochz=3",): "Did you mean max_epochs? Allowed: max_epochs,",

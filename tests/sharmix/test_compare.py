@@ -118,6 +118,7 @@ def test_what_cannot_be_compared_is_named():
     logits, labels = drawn(lambda z: z.softmax(-1), examples=60)
     for error, message, *given in (
         (ValueError, "coverage=0.99 needs 31 examples in each half, and there are 30", logits, labels, 0.99),
+        (ValueError, r"got \(60, 1\), .*; if one number decides", logits[:, :1], labels),
         (ValueError, "coverage=nan is not allowed", logits, labels, float("nan")),
         (ValueError, "not finite", logits.index_fill(0, torch.tensor(3), torch.nan), labels),
         (ValueError, "label 12", logits, labels.index_fill(0, torch.tensor(3), 12)),
