@@ -23,7 +23,7 @@ _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the w
 _FIRST = 16  # rows, which show whether screening pays for the others; no earlier call does, so a step can be repeated
 _PART_BYTES = 1 << 25  # the size of a part of the product
 _LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
-_ROWS_IN_CACHE = 512
+_BLOCK_BYTES = 1 << 19  # of float32, which stays in the caches
 _UNLISTED = 0.25  # the share of rows without a list above which the rest goes without screening
 
 
@@ -75,10 +75,10 @@ def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
     The first bound includes the errors of sums of products with the rows.
     """
-    result = matrix.bfloat16()
-    parts = zip(torch.split(matrix, _ROWS_IN_CACHE), torch.split(result, _ROWS_IN_CACHE), strict=True)
-    error = torch.cat([vector_norm(exact - near, dim=1) for exact, near in parts])
-    features = matrix.shape[1]
+    result, features = matrix.bfloat16(), matrix.shape[1]
+    block = matrix.new_empty(max(1, _BLOCK_BYTES // (4 * max(1, features))), features)
+    parts = zip(torch.split(matrix, len(block)), torch.split(result, len(block)), strict=True)
+    error = torch.cat([vector_norm(torch.sub(*part, out=block[: len(part[0])]), dim=1) for part in parts])
     of_sums = (features + 4) * 2.0**-22  # relative to the norms: in any order, rounded to nearest or to odd
     least = features * 2.0**-60  # squares of smaller numbers may be 0, and so may be their bfloat16
     error = error * (1 + of_sums) + least
