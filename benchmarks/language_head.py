@@ -33,12 +33,15 @@ _ABOUT = (
     "one thread: with cross-entropy, in float32, under bfloat16 autocast and as torch's `linear_cross_entropy`; and "
     "`linear_fenchel_young_loss` of 1.5-entmax, as it computes all logits and as it screens them "
     "([how](../../docs/math.md), section 9). *Head*: as softmax trained it, or tuned alone by 1.5-entmax in {steps} "
-    "steps of {batch} tokens. *Memory*: MiB beyond the weights and their gradients. Screening needs instructions for "
-    "bfloat16, and is forced here: this processor has {instructions}."
+    "steps of {batch} tokens. *Time*: relative to cross-entropy; the median of {rounds} rounds (lowest–highest), or "
+    "without a range the fastest of three calls that take {slow_seconds:g} s or more. *Memory*: MiB beyond the weights "
+    "and their gradients. Screening needs instructions for bfloat16. {instructions}"
 )
+_WITHOUT = "This processor has none: it is forced, and its product takes longer than one in float32."
 _FOUND = (
-    "Head {head}: a token has {support:.0f} words in the support, and screening leaves {left:.0f}; it lists "
-    "{listed:.0%} of the tokens. {rows:.1%} of the table's rows have a gradient. Screened and not, the losses differ "
+    "Head {head}: a token gives {nonzero:.0f} words a gradient, and screening leaves {left:.0f}; {listed:.0%} of the "
+    "tokens have a list of at most a sixteenth of the words. All tokens together give {rows:.1%} of the words a "
+    "gradient. Screened and not, the losses differ "
     "by a share of {loss_error:.0e}, and the gradients by {gradient_error:.0e} of their largest entry."
 )
 
@@ -97,8 +100,9 @@ def steps_of(hidden: Tensor, weight: Tensor, targets: Tensor) -> dict[str, Step]
     return {**steps, PRODUCT: lambda: narrow[0] @ narrow[1].T}
 
 
-def memory_of(name: str, file: str) -> float:
+def memory_of(name: str, file: str, threads: int) -> float:
     """MiB that a contender takes beyond the layer and its gradients, in this process."""
+    torch.set_num_threads(threads)
     layer = torch.load(file, weights_only=True)
     steps_of(layer[0][:2], layer[1][:20], layer[2][:2] % 20)[name]()  # imports modules
     step = steps_of(*layer)[name]
@@ -140,17 +144,20 @@ def measure(settings: Mapping[str, Any]) -> Iterator[Row]:
             torch.save(layer, file)
             for name in steps:
                 columns = time_columns(times[name, 1], times[BASELINE, 1])
-                yield {**case, "contender": name, **columns, "memory_mib": in_fresh_process(memory_of, name, file)}
+                memory = in_fresh_process(memory_of, name, file, settings["threads"])
+                yield {**case, "contender": name, **columns, "memory_mib": memory}
 
 
 def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """The page as Markdown."""
     first = data.iloc[0]
-    instructions = "them" if first["instructions"] else "none, so its product in bfloat16 takes longer than in float32"
-    sizes = {"words": int(first["words"]), "tokens": int(first["tokens"]), "steps": settings["tuning"]["steps"]}
-    about = _ABOUT.format(**sizes, batch=settings["tuning"]["tokens"], instructions=instructions)
+    instructions = "This processor has them." if first["instructions"] else _WITHOUT
+    tuning = {"steps": settings["tuning"]["steps"], "batch": settings["tuning"]["tokens"]}
+    about = _ABOUT.format(**settings, **tuning, words=int(first["words"]), instructions=instructions)
     shown = data[["head", "contender"]].copy()
-    shown["time"], shown["memory"] = with_ranges(data, "ratio"), data["memory_mib"].map("{:.0f}".format)
+    times = zip(with_ranges(data, "ratio"), data["lowest_ratio"] == data["highest_ratio"], strict=True)
+    shown["time"] = [time.partition(" ")[0] if alone else time for time, alone in times]
+    shown["memory"] = data["memory_mib"].map("{:.0f}".format)
     found = [paragraph(_FOUND.format(**row)) for row in data.drop_duplicates("head").to_dict("records")]
     table = shown.to_markdown(index=False, disable_numparse=True)
     about = paragraph(f"{about} {origin(data, 'python -m benchmarks.language_head')}")

@@ -31,12 +31,12 @@ from sharmix._operators import cpu
 NAMES = {"entmax": "1.5-entmax", "sharmix_fixed": FIXED}
 REPEAT = "python -m benchmarks.screened_words FILES"
 _ABOUT = (
-    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Support*: the words with a probability "
-    "above 0, of a token. *Left*: the words that screening cannot exclude, of a token "
-    "([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which these are at most a sixteenth "
-    "of all; for the others all logits are computed. *Rows*: the share of the table's rows that have a gradient from a "
-    "batch. *Time*: the layer with its loss, forward and backward, as it is computed without screening, relative to "
-    "the same layer with cross-entropy, in processor time beside other work."
+    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, of a "
+    "token: those with a probability above 0, and its target. *Left*: the words that screening cannot exclude, of a "
+    "token ([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which these are at most a "
+    "sixteenth of all; for the others all logits are computed. *Rows*: the share of the table's rows that have a "
+    "gradient from a batch. *Time*: the layer with its loss, forward and backward, as it is computed without "
+    "screening, relative to the same layer with cross-entropy, in processor time beside other work."
 )
 
 
@@ -93,7 +93,7 @@ def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping
 
 @torch.no_grad()
 def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, orders: Sequence[float]) -> Row:
-    """Of one batch: tokens, words, those in the support and those left, of a token, and the share of rows touched."""
+    """Of one batch: tokens, words, those with a gradient and those left, of a token, and the share of rows touched."""
     (near_hidden, of_hidden), (near_weight, of_weight) = rounded(hidden), rounded(weight)
     product = (near_hidden.float() @ near_weight.float().T).bfloat16()  # fast on every processor
     norms = of_hidden, of_weight
@@ -104,7 +104,7 @@ def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
     return {
         "tokens": len(hidden),
         "words": len(weight),
-        "support": (p != 0).sum(1).float().mean().item(),
+        "nonzero": (p != 0).sum(1).float().mean().item(),
         "left": left.float().mean().item(),
         "listed": (left <= len(weight) / 16).float().mean().item(),
         "rows": (p != 0).any(0).float().mean().item(),
@@ -122,7 +122,7 @@ def page(data: pd.DataFrame) -> str:
     """The page as Markdown."""
     shown = pd.DataFrame({"activation": data["activation"].replace(NAMES), "epoch": data["epoch"]})
     for title, column, form in (
-        ("support", "support", "{:.1f}"),
+        ("nonzero", "nonzero", "{:.1f}"),
         ("left", "left", "{:.0f}"),
         ("listed", "listed", "{:.0%}"),
         ("rows", "rows", "{:.1%}"),
@@ -141,7 +141,7 @@ def draw(data: pd.DataFrame, path: Path) -> None:
     figure, panels = stack_of_panels(2, 2.4, sharex=True)
     for activation, name in NAMES.items():
         rows, own = data[data["activation"] == activation], look(activation)
-        for axes, column, line in ((0, "left", "-"), (0, "support", ":"), (1, "listed", "-")):
+        for axes, column, line in ((0, "left", "-"), (0, "nonzero", ":"), (1, "listed", "-")):
             form = {"color": own.colour, "marker": own.marker, "linestyle": line}
             panels[axes].plot(rows["epoch"], rows[column], label=f"{name}, {column}", **form)
     panels[0].set(yscale="log", ylabel=f"words, of {data['words'].iloc[0]:,.0f}")
