@@ -55,15 +55,15 @@ def style() -> Iterator[None]:
 def draw_interval(axes: Axes, row: int, ends: tuple[float, float, float], look: Look) -> bool:
     """An interval in a row of a panel: low end, mean, high end; the mean alone is small where there are no ends.
 
-    Returns whether the mean is filled, see `FILLED`.
+    Returns whether the interval does not contain 0: then the mean is filled, and so is one that is alone.
     """
     low, mean, high = ends
     alone = np.isnan(low)
-    filled = alone or low > 0 or high < 0
+    differs = low > 0 or high < 0
     axes.plot([low, high], [row, row], color=look.colour)
-    ground, size = look.colour if filled else "white", 3 if alone else 6.5
+    ground, size = look.colour if differs or alone else "white", 3 if alone else 6.5
     axes.plot(mean, row, color=look.colour, marker=look.marker, markerfacecolor=ground, markersize=size)
-    return filled
+    return differs
 
 
 def name_rows(axes: Axes, names: list[str]) -> None:
