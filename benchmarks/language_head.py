@@ -157,7 +157,7 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     shown = data[["head", "contender"]].copy()
     times = zip(with_ranges(data, "ratio"), data["lowest_ratio"] == data["highest_ratio"], strict=True)
     shown["time"] = [time.partition(" ")[0] if alone else time for time, alone in times]
-    shown["memory"] = data["memory_mib"].map("{:.0f}".format)
+    shown["memory"] = data["memory_mib"].map("{:.0f}".format).mask(data["contender"] == PRODUCT, "–")
     found = [paragraph(_FOUND.format(**row)) for row in data.drop_duplicates("head").to_dict("records")]
     table = shown.to_markdown(index=False, disable_numparse=True)
     about = paragraph(f"{about} {origin(data, 'python -m benchmarks.language_head')}")
