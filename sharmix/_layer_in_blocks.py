@@ -14,7 +14,7 @@ from sharmix._targets import checked_classes, nan_if_no_class
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
 _LEAST_BYTES_ON_CUDA = 1 << 27  # where the host takes over a millisecond for each chunk
 _BLOCKS = 16  # in a chunk; the loss is computed block by block, so that temporaries stay in the caches
-_DENSE = 0.1  # the share of nonzero errors above which a matrix product is faster than a sum over the nonzero ones
+_DENSE = 0.06  # the share of nonzero errors above which a matrix product is faster than a sum over the nonzero ones
 
 # (logits [rows, classes], classes [rows], parameters, whether the errors are wanted) -> the sum of losses and its
 # gradients by the parameters; the errors, which are the gradient by the logits, overwrite the logits
