@@ -42,7 +42,7 @@ _FOUND = (
     "Head {head}: a token gives {nonzero:.0f} words a gradient, and screening leaves {left:.0f}; {listed:.0%} of the "
     "tokens have a list of at most a sixteenth of the words. All tokens together give {rows:.1%} of the words a "
     "gradient. Screened and not, the losses differ "
-    "by a share of {loss_error:.0e}, and the gradients by {gradient_error:.0e} of their largest entry."
+    "by a share of {loss_error:.1g}, and the gradients by {gradient_error:.1g} of their largest entry."
 )
 
 
@@ -154,10 +154,12 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     instructions = "This processor has them." if first["instructions"] else _WITHOUT
     tuning = {"steps": settings["tuning"]["steps"], "batch": settings["tuning"]["tokens"]}
     about = _ABOUT.format(**settings, **tuning, words=int(first["words"]), instructions=instructions)
-    shown = data[["head", "contender"]].copy()
-    times = zip(with_ranges(data, "ratio"), data["lowest_ratio"] == data["highest_ratio"], strict=True)
-    shown["time"] = [time.partition(" ")[0] if alone else time for time, alone in times]
-    shown["memory"] = data["memory_mib"].map("{:.0f}".format).mask(data["contender"] == PRODUCT, "–")
+    shown = pd.DataFrame({"contender": data["contender"].unique()})
+    for head, rows in data.groupby("head", sort=False):
+        times = zip(with_ranges(rows, "ratio"), rows["lowest_ratio"] == rows["highest_ratio"], strict=True)
+        shown[f"time, {head}"] = [time.partition(" ")[0] if alone else time for time, alone in times]
+        memory = rows["memory_mib"].map("{:.0f}".format).mask(rows["contender"] == PRODUCT, "–")
+        shown[f"memory, {head}"] = memory.tolist()
     found = [paragraph(_FOUND.format(**row)) for row in data.drop_duplicates("head").to_dict("records")]
     table = shown.to_markdown(index=False, disable_numparse=True)
     about = paragraph(f"{about} {origin(data, 'python -m benchmarks.language_head')}")
