@@ -141,7 +141,9 @@ def spread(values: Sequence[float], name: str, unit: float = 1) -> dict[str, flo
 
 
 def time_columns(times: Sequence[float], baseline: Sequence[float]) -> dict[str, float]:
-    """The columns of a contender's seconds, and of their ratio to the baseline's, round by round."""
+    """The columns of a contender's seconds, and of their ratios to the baseline's: by round, or one to the median."""
+    if len(times) == 1:
+        baseline = [statistics.median(baseline)]
     return spread(times, "microseconds", 1e6) | spread(ratios(times, baseline), "ratio")
 
 

@@ -16,7 +16,8 @@ import pandas as pd
 import psutil
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear, linear_cross_entropy
+from torch.nn import functional
+from torch.nn.functional import cross_entropy, linear
 from tqdm import tqdm
 
 from benchmarks.harness import Row, Step, command_line, in_fresh_process, step_times, time_columns, training_step
@@ -29,20 +30,21 @@ from sharmix import _layer_screened, linear_fenchel_young_loss
 ORDERS = 1.5, 1.5, 1.0  # of 1.5-entmax
 BASELINE, UNSCREENED, SCREENED, PRODUCT = "cross-entropy", "not screened", "screened", "the product of screening alone"
 _ABOUT = (
-    "The output layer of SmolLM2, of {words:,} words, forward and backward for {tokens:,} tokens of Python's manual on "
-    "one thread: with cross-entropy, in float32, under bfloat16 autocast and as torch's `linear_cross_entropy`; and "
-    "`linear_fenchel_young_loss` of 1.5-entmax, as it computes all logits and as it screens them "
+    "The output layer of SmolLM2, of {words:,} words, forward and backward for {tokens:,} tokens of Python's manual "
+    "on one thread: with cross-entropy, in float32, under bfloat16 autocast and as torch's `linear_cross_entropy`; "
+    "and `linear_fenchel_young_loss` of 1.5-entmax, as it computes all logits and as it screens them "
     "([how](../../docs/math.md), section 9). *Head*: as softmax trained it, or tuned alone by 1.5-entmax in {steps} "
     "steps of {batch} tokens. *Time*: relative to cross-entropy; the median of {rounds} rounds (lowest–highest), or "
-    "without a range the fastest of three calls that take {slow_seconds:g} s or more. *Memory*: MiB beyond the weights "
-    "and their gradients. Screening needs instructions for bfloat16. {instructions}"
+    "without a range the fastest of three calls that take {slow_seconds:g} s or more. *Memory*: MiB at the peak of "
+    "one call, without the weights and their gradients; it differs by tens of MiB between calls. Screening needs "
+    "instructions for bfloat16. {instructions}"
 )
-_WITHOUT = "This processor has none: it is forced, and its product takes longer than one in float32."
+_WITHOUT = "This processor has none: here screening is forced, and its product is slow."
 _FOUND = (
     "Head {head}: a token gives {nonzero:.0f} words a gradient, and screening leaves {left:.0f}; {listed:.0%} of the "
     "tokens have a list of at most a sixteenth of the words. All tokens together give {rows:.1%} of the words a "
-    "gradient. Screened and not, the losses differ "
-    "by a share of {loss_error:.1g}, and the gradients by {gradient_error:.1g} of their largest entry."
+    "gradient. The relative difference between the losses, screened and not, is {loss_error:.2g}, and between the "
+    "gradients {gradient_error:.2g} of their largest entry."
 )
 
 
@@ -90,7 +92,7 @@ def steps_of(hidden: Tensor, weight: Tensor, targets: Tensor) -> dict[str, Step]
     layers: dict[str, Any] = {
         BASELINE: lambda *layer: _cross_entropy(False, *layer),
         "cross-entropy, bfloat16": lambda *layer: _cross_entropy(True, *layer),
-        "linear_cross_entropy": linear_cross_entropy,
+        "linear_cross_entropy": lambda *layer: functional.linear_cross_entropy(*layer),  # not in torch 2.10
         UNSCREENED: lambda *layer: _loss(UNSCREENED, *layer),
         SCREENED: lambda *layer: _loss(SCREENED, *layer),
     }

@@ -152,7 +152,7 @@ def draw(data: pd.DataFrame, path: Path) -> None:
 
 
 def main() -> None:
-    """Command line: collect the rows of runs, write the CSV, and make its page."""
+    """Command line: collect the rows of runs, write the CSV, and make its page and figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screened_words", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     parser.add_argument("files", nargs="+", metavar="FILE", help="what the callback wrote")

@@ -22,7 +22,7 @@ FAILED_RUNS = "the runs named above have failed"
 _ADVICE = ", set env var HYDRA_FULL_ERROR=1 to see chained exception"  # of Hydra; `one_message` has set it
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*)'")
 _NO_SETTING = re.compile(r"Error parsing override '([\w/.-]+)'\nmissing EQUAL")
-_OPEN = re.compile(r"Could not override '(activation\.parameters|callbacks|logger)\.")  # groups that + adds to
+_CLOSED = re.compile(r"Could not override '(\w+|(activation|optimizer|paths|trainer)\.\w+)'")  # + adds nothing there
 _NO_OPTION = re.compile(r"Could not find '(\w+)/(\w+)'.*Available options in '\w+':([^']*)")
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
 
@@ -83,7 +83,7 @@ def _message_of_hydra(error: Exception) -> str:
     key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     own, cause = (re.split(r"\n *(?:full_key|Config search path)", str(one))[0].strip() for one in (error, key_error))
     lines = own.replace(":\n\t", ": ").replace("\n\t", ", ").replace(_ADVICE, "").splitlines()
-    if not _OPEN.match(own):
+    if _CLOSED.match(own):
         lines = [line for line in lines if not line.startswith("To append to your config")]
     if found := _SEVERAL.match(own):
         return f"{found[1]}: several values; add -m to run each, or write [VALUE,VALUE] where a list is allowed"

@@ -151,7 +151,7 @@ def _count_step_without(module: nn.Module, left: Sequence[str]) -> None:
     module.__dict__[_STEPS] = steps = module.__dict__.get(_STEPS, 0) + 1
     if steps == 2:
         message = f"no optimizer has the learned {' and '.join(left)} of {type(module).__name__}, which get gradients"
-        remedy = "give the optimizer these, too: [*network.parameters(), *criterion.parameters()]"
+        remedy = "give the optimizer both: [*network.parameters(), *criterion.parameters()]"
         warnings.warn(f"{message}; {remedy}", stacklevel=3)
 
 

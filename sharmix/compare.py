@@ -86,7 +86,7 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
-    if not all(isinstance(one, Tensor) for one in (logits, labels)) or logits.dim() != 2 or logits.shape[1] == 1:
+    if not all(isinstance(one, Tensor) for one in (logits, labels)) or logits.dim() != 2 or logits.shape[1] < 2:
         shapes = [tuple(one.shape) if isinstance(one, Tensor) else type(one).__name__ for one in (logits, labels)]
         raise ValueError(
             f"logits must be a tensor [examples, classes], got {shapes[0]}, and labels class indices [examples], got "

@@ -172,8 +172,8 @@ def screen(
     Args:
         layer: contiguous float32 hidden [rows, features], weight [classes, features] and bias, and targets [rows],
             which are classes.
-        product: hidden · weightᵀ in bfloat16, of the `rounded` matrices.
-        norms: bounds [2, rows] and [2, classes] of the norms of the errors and of the rounded vectors.
+        product: hidden · weightᵀ in bfloat16, of the rounded matrices.
+        norms: [2, rows] and [2, classes], as `_layer_screened.rounded` returns them.
         orders: q, r and T₀, with q in (1, 2].
         room: the largest number of classes of a row.
 

@@ -154,8 +154,8 @@ bool takes_alpha(double alpha, bool is_float) {
     return alpha > 1 && (is_float ? beta_of<float>(alpha) : beta_of<double>(alpha)) > 0;
 }
 
-// For each row the classes that can be in the support, as screen.h has it. The norms of the rounding are those
-// of the weight [2, classes] and of hidden [2, rows].
+// For each row the classes that can be in the support, as screen.h has it. The norms are bounds for hidden [2, rows] and for
+// the weight [2, classes]: of the errors of the rounded vectors, and of these vectors.
 void screen(int64_t rows, int64_t classes, int64_t features, double q, double r, double temperature, Address hidden,
             Address weight, Address bias, Address product, Address hidden_norms, Address weight_norms,
             const int64_t* targets, int64_t room, int64_t* counts, Address logits, Address places, int64_t* own) {
