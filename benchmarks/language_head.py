@@ -77,8 +77,8 @@ def tuned(weight: Tensor, hidden: Tensor, targets: Tensor, settings: Mapping[str
     return weight.detach()
 
 
-def _loss(name: str, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    with mock.patch.object(_layer_screened, "has_bfloat16", return_value=name == SCREENED):
+def _loss(screens: bool, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    with mock.patch.object(_layer_screened, "has_bfloat16", return_value=screens):
         return linear_fenchel_young_loss(hidden, weight, None, targets, *ORDERS)
 
 
@@ -93,8 +93,8 @@ def steps_of(hidden: Tensor, weight: Tensor, targets: Tensor) -> dict[str, Step]
         BASELINE: lambda *layer: _cross_entropy(False, *layer),
         "cross-entropy, bfloat16": lambda *layer: _cross_entropy(True, *layer),
         "linear_cross_entropy": lambda *layer: functional.linear_cross_entropy(*layer),  # not in torch 2.10
-        UNSCREENED: lambda *layer: _loss(UNSCREENED, *layer),
-        SCREENED: lambda *layer: _loss(SCREENED, *layer),
+        UNSCREENED: lambda *layer: _loss(False, *layer),
+        SCREENED: lambda *layer: _loss(True, *layer),
     }
     leaves = hidden.clone().requires_grad_(), weight.clone().requires_grad_(), targets
     narrow = hidden.bfloat16(), weight.bfloat16()
@@ -118,9 +118,9 @@ def memory_of(name: str, file: str, threads: int) -> float:
 def errors(layer: tuple[Tensor, Tensor, Tensor]) -> Row:
     """How much screening changes the loss, relative to it, and the gradients, relative to their largest entry."""
     found = []
-    for name in (SCREENED, UNSCREENED):
+    for screens in (True, False):
         leaves = [part.clone().requires_grad_() for part in layer[:2]]
-        loss = _loss(name, *leaves, layer[2])
+        loss = _loss(screens, *leaves, layer[2])
         found.append([loss.detach(), *torch.autograd.grad(loss, leaves)])
     pairs = zip(*found, strict=True)
     by_loss, *by_gradient = [((mine - theirs).abs().max() / theirs.abs().max()).item() for mine, theirs in pairs]
