@@ -1,7 +1,8 @@
 """A benchmark's numbers, with their origin, in a CSV file with a page beside it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -14,9 +15,8 @@ from experiments.identity import code_of
 from experiments.machine import environment
 
 
-def provenance(benchmark: str) -> Row:
-    """The columns that say on which machine, and with which versions and code of a benchmark, a row was measured."""
-    found, source = environment(torch.device("cpu")), code_of({"_target_": f"benchmarks.{benchmark}.main"})
+def provenance(found: Mapping[str, Any], source: Mapping[str, Any]) -> Row:
+    """The columns that say in which environment, and by which code, a row was measured, as records name them."""
     return {
         "backend": found["backend"]["code"],
         "vectors": found["backend"]["vectors"],
@@ -44,9 +44,13 @@ def with_ranges(data: pd.DataFrame, name: str) -> list[str]:
 
 
 def publish(benchmark: str, rows: Iterable[Row], path: Path, page: Callable[[pd.DataFrame], str]) -> None:
-    """Write a benchmark's rows and provenance into a CSV file, and beside it their page, which is also printed."""
-    source = provenance(benchmark)  # before an iterator begins to measure: the code may change meanwhile
-    write_csv([{**row, **source} for row in rows], path)
+    """Write a benchmark's rows and provenance into a CSV file, and beside it their page, which is also printed.
+
+    A row that was measured elsewhere has its own provenance.
+    """
+    code = code_of({"_target_": f"benchmarks.{benchmark}.main"})
+    here = provenance(environment(torch.device("cpu")), code)  # before an iterator begins: code may change meanwhile
+    write_csv([row | here | row for row in rows], path)
     text = page(pd.read_csv(path))
     write_atomically(path.with_suffix(".md"), text)
     Console().print(Markdown(text))

@@ -1,8 +1,8 @@
-"""How many words screening leaves, epoch by epoch of a training of translation.
+"""How many words screening leaves, epoch by epoch of a training of translation, and what it changes.
 
 python run.py experiment=multi30k activation=entmax paths.data=FOLDER \\
-    '+callbacks.words={_target_: benchmarks.screened_words.Words, file: /tmp/entmax.csv}'
-python -m benchmarks.screened_words /tmp/entmax.csv [FILE ...]
+    '+callbacks.words={_target_: benchmarks.screened_words.Words, every: 50, screened: false}'
+python -m benchmarks.screened_words outputs/multi30k/entmax-0123456789ab/seed-21 [FOLDER ...]
 """
 
 import argparse
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import torch
@@ -21,34 +22,46 @@ from torch.nn.functional import cross_entropy, linear
 import sharmix
 from benchmarks.contenders import FIXED
 from benchmarks.harness import Row
-from benchmarks.publication import origin, publish
+from benchmarks.publication import origin, provenance, publish
+from experiments.record import load_record
+from experiments.run_folder import CURVES, RECORD
 from reporting.figures.drawing import label_lines, save_figure, stack_of_panels, style
 from reporting.look.palette import look
 from reporting.text.markdown import paragraph
-from sharmix._layer_screened import rounded
+from sharmix import _layer_screened
 from sharmix._operators import cpu
 
 NAMES = {"entmax": "1.5-entmax", "sharmix_fixed": FIXED}
-REPEAT = "python -m benchmarks.screened_words FILES"
+REPEAT = "python -m benchmarks.screened_words FOLDERS"
 _ABOUT = (
-    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, of a "
-    "token: those with a probability above 0, and its target. *Left*: the words that screening cannot exclude, of a "
-    "token ([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which these are at most a "
+    "Of one batch in {every:.0f} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, "
+    "of a token: those with a probability above 0, and its target. *Left*: the words that screening cannot exclude, of "
+    "a token ([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which these are at most a "
     "sixteenth of all; for the others all logits are computed. *Rows*: the share of the table's rows that have a "
     "gradient from a batch. *Time*: the layer with its loss, forward and backward, as it is computed without "
     "screening, relative to the same layer with cross-entropy, in processor time beside other work."
 )
+_SCREENED = (
+    "Each training once more, with the same seed: all its batches are screened, also where most tokens get no list. "
+    "Rounding alone differs, and grows from step to step. *Loss*: of training. *BLEU*: on dev."
+)
 
 
 class Words(Callback):
-    """Counts the words of every so many batches, and writes their means after each epoch into a file."""
+    """Logs what screening leaves of every so many batches, and the time of the loss, as words/left and so on.
 
-    def __init__(self, file: str, every: int = 50) -> None:
-        self.file, self.every, self.calls = file, every, 0
-        self.rows: list[Row] = []
-        self.found: list[Row] = []
+    Args:
+        every: one batch in so many is counted.
+        screened: whether the loss is screened in every batch, on any processor.
+    """
+
+    def __init__(self, every: int, screened: bool) -> None:
+        self.every, self.screened, self.calls = every, screened, 0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.screened:
+            always = {"has_bfloat16": lambda: True, "_LEAST_ROWS": 0, "_LEAST_CLASSES": 0, "_UNLISTED": 1.0}
+            mock.patch.multiple(_layer_screened, **always).start()
         activation: Any = pl_module.activation
         compute = activation.linear_loss
 
@@ -57,22 +70,13 @@ class Words(Callback):
             if self.calls % self.every == 0:
                 plain = [one.detach() for one in layer]
                 orders = [float(order) for order in activation._regulariser().orders]
-                self.rows.append(counts(*plain, orders) | {"ratio": ratio(compute, plain, options)})
+                settings = {"every": self.every, "screened": float(self.screened)}
+                found = counts(*plain, orders) | {"ratio": ratio(compute, plain, options)}
+                named = {f"words/{name}": value for name, value in (settings | found).items()}
+                pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1)
             return compute(*layer, **options)
 
         activation.linear_loss = counted
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        means = pd.DataFrame(self.rows).mean().to_dict()
-        self.found.append({"epoch": trainer.current_epoch + 1, **means, "every": self.every})
-        self.rows = []
-        pd.DataFrame(self.found).to_csv(self.file, index=False)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"found": self.found}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.found = state_dict["found"]
 
 
 def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping[str, Any]) -> float:
@@ -94,7 +98,7 @@ def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping
 @torch.no_grad()
 def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, orders: Sequence[float]) -> Row:
     """Of one batch: tokens, words, those with a gradient and those left, of a token, and the share of rows touched."""
-    (near_hidden, of_hidden), (near_weight, of_weight) = rounded(hidden), rounded(weight)
+    (near_hidden, of_hidden), (near_weight, of_weight) = map(_layer_screened.rounded, (hidden, weight))
     product = (near_hidden.float() @ near_weight.float().T).bfloat16()  # fast on every processor
     norms = of_hidden, of_weight
     left = cpu.screen((hidden, weight, bias, targets), product, norms, orders, len(weight))[0]
@@ -111,15 +115,21 @@ def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
     }
 
 
-def measured(files: Sequence[str]) -> Iterator[Row]:
-    """The rows of files that the callback has written, each named after its activation."""
-    for file in files:
-        for row in pd.read_csv(file).to_dict("records"):
-            yield {"activation": Path(file).stem, **row}
+def measured(folders: Sequence[Path]) -> Iterator[Row]:
+    """The rows of finished runs with the callback: a row for each epoch."""
+    for folder in folders:
+        record, curves = load_record(folder / RECORD), pd.read_csv(folder / CURVES)
+        run = {"activation": record.config["activation"]["name"], "seed": record.seed}
+        words = curves.filter(like="words/").rename(columns=lambda column: column.removeprefix("words/"))
+        shown = curves[["epoch", "train/loss", "dev/bleu"]].set_axis(["epoch", "loss", "bleu"], axis=1)
+        source = provenance(record.environment.model_dump(), record.code.model_dump())
+        for row in shown.join(words).to_dict("records"):
+            yield run | row | source
 
 
 def page(data: pd.DataFrame) -> str:
     """The page as Markdown."""
+    screened, data = (data[data["screened"] == which].reset_index(drop=True) for which in (True, False))
     shown = pd.DataFrame({"activation": data["activation"].replace(NAMES), "epoch": data["epoch"]})
     for title, column, form in (
         ("nonzero", "nonzero", "{:.1f}"),
@@ -129,15 +139,35 @@ def page(data: pd.DataFrame) -> str:
         ("time", "ratio", "{:.2f}"),
     ):
         shown[title] = data[column].map(form.format)
-    words = f"The table has {data['words'].iloc[0]:,.0f} words, and a batch {data['tokens'].mean():,.0f} tokens."
-    about = paragraph(f"{_ABOUT.format(every=data['every'].iloc[0])} {words} {origin(data, REPEAT)}")
-    table = shown.to_markdown(index=False, disable_numparse=True)
-    return f"# Words that screening leaves\n\n{about}\n\n![Words and lists by epoch](screened_words.svg)\n\n{table}\n"
+    about = _ABOUT.format(every=data["every"].iloc[0])
+    sizes = f"The table has {data['words'].iloc[0]:,.0f} words, and a batch {data['tokens'].mean():,.0f} tokens."
+    return "\n\n".join(
+        (
+            "# Words that screening leaves",
+            paragraph(f"{about} {sizes} {origin(data, REPEAT)}"),
+            "![Words and lists by epoch](screened_words.svg)",
+            shown.to_markdown(index=False, disable_numparse=True),
+            "## What screening changes",
+            paragraph(_SCREENED),
+            side_by_side(data, screened).to_markdown(index=False, disable_numparse=True) + "\n",
+        )
+    )
+
+
+def side_by_side(data: pd.DataFrame, screened: pd.DataFrame) -> pd.DataFrame:
+    """The curves of trainings without and with screening, by activation and epoch."""
+    both = data.merge(screened, on=["activation", "epoch", "seed"], suffixes=("", ", screened"))
+    shown = pd.DataFrame({"activation": both["activation"].replace(NAMES), "epoch": both["epoch"]})
+    for title, column, form in (("loss", "loss", "{:.4f}"), ("BLEU", "bleu", "{:.2f}")):
+        for suffix in ("", ", screened"):
+            shown[title + suffix] = both[column + suffix].map(form.format)
+    return shown
 
 
 @style()
 def draw(data: pd.DataFrame, path: Path) -> None:
     """The figure beside the CSV file: words of a token by epoch, and the share of the tokens with a list."""
+    data = data[data["screened"] == 0]
     figure, panels = stack_of_panels(2, 2.4, sharex=True)
     for activation, name in NAMES.items():
         rows, own = data[data["activation"] == activation], look(activation)
@@ -155,10 +185,10 @@ def main() -> None:
     """Command line: collect the rows of runs, write the CSV, and make its page and figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screened_words", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="what the callback wrote")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="FOLDER", help="finished runs with the callback")
     options = parser.parse_args()
     path = options.folder / "screened_words.csv"
-    publish("screened_words", measured(options.files), path, page)
+    publish("screened_words", measured(options.runs), path, page)
     draw(pd.read_csv(path), path)
 
 
