@@ -50,7 +50,7 @@ def publish(benchmark: str, rows: Iterable[Row], path: Path, page: Callable[[pd.
     """
     code = code_of({"_target_": f"benchmarks.{benchmark}.main"})
     here = provenance(environment(torch.device("cpu")), code)  # before an iterator begins: code may change meanwhile
-    write_csv([row | here | row for row in rows], path)
+    write_csv([row | here | row for row in rows], path)  # its own columns first
     text = page(pd.read_csv(path))
     write_atomically(path.with_suffix(".md"), text)
     Console().print(Markdown(text))

@@ -1,7 +1,7 @@
 """How many words screening leaves, epoch by epoch of a training of translation, and what it changes.
 
 python run.py experiment=multi30k activation=entmax paths.data=FOLDER \\
-    '+callbacks.words={_target_: benchmarks.screened_words.Words, every: 50, screened: false}'
+    '+callbacks.words={_target_: benchmarks.screened_words.Words, every: 50}'
 python -m benchmarks.screened_words outputs/multi30k/entmax-0123456789ab/seed-21 [FOLDER ...]
 """
 
@@ -23,90 +23,102 @@ import sharmix
 from benchmarks.contenders import FIXED
 from benchmarks.harness import Row
 from benchmarks.publication import origin, provenance, publish
-from experiments.identity import ROOT
-from experiments.record import load_record, read_record
-from experiments.run_folder import CURVES, RECORD
+from experiments.identity import ROOT, run_id
+from experiments.record import Record, load_record
+from experiments.run_folder import RECORD
 from reporting.figures.drawing import label_lines, save_figure, stack_of_panels, style
 from reporting.look.palette import look
+from reporting.records.collected_records import read_records
 from reporting.text.markdown import paragraph
 from sharmix import _layer_screened
+from sharmix._layer_screened import list_room, rounded
 from sharmix._operators import cpu
 
 NAMES = {"entmax": "1.5-entmax", "sharmix_fixed": FIXED}
-RECORDS = ROOT / "results" / "records" / "multi30k.jsonl"
+RESULTS = ROOT / "results"
 REPEAT = "python -m benchmarks.screened_words FOLDERS"
+SCREENED, NOT_SCREENED, RECORDED = "screened", "not screened", "recorded"  # kinds of trainings
 _ABOUT = (
-    "Of one batch in {every:.0f} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, "
-    "of a token: those with a probability above 0, and its target. *Left*: the words that screening cannot exclude, of "
-    "a token ([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which these are at most a "
-    "sixteenth of all; for the others all logits are computed. *Rows*: the share of the table's rows that have a "
-    "gradient from a batch. *Time*: the layer with its loss, forward and backward, as it is computed without "
-    "screening, relative to the same layer with cross-entropy, in processor time beside other work."
+    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, of a "
+    "token: those with a probability above 0, and its target. *Left*: the words that screening cannot exclude, of a "
+    "token ([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which its product alone "
+    "leaves less than a sixteenth of all words; for the others all logits are computed. *Rows*: the share of the "
+    "table's rows that have a gradient from a batch. *Time*: the layer with its loss, forward and backward, without "
+    "screening and with it, relative to the same layer with cross-entropy, in processor time beside other work."
 )
-_SCREENED = (
-    "Each training once more, with the same seed: all its batches are *screened*, also where most tokens get no list. "
-    "Rounding alone differs, and its effect grows from step to step. *Recorded*: the same training without screening "
-    "by an earlier commit, which sums in another order, from [the records](../records/multi30k.jsonl). So far apart "
-    "are two trainings without screening. *Loss*: of training. *BLEU*: on dev. *Time*: as above. This processor is not "
-    "made for bfloat16, and {listed:.0%} to {most:.0%} of a batch's tokens get a list."
+_WITHOUT = "This processor has no instructions for bfloat16, so the product of screening is slow."
+_CURVES = (
+    "*Screened*: the trainings above, whose batches are all screened, also where most tokens get no list. *Not "
+    "screened*: the same training on the same processor without screening. *Recorded*: once more without screening, "
+    "[as recorded](../records/multi30k.jsonl) with {vectors}. Only rounding differs between the three, and its effect "
+    "grows from step to step. *Loss*: of training. *BLEU*: on dev."
 )
 
 
 class Words(Callback):
-    """Logs what screening leaves of every so many batches, and the time of the loss, as words/left and so on.
+    """Screens the loss of every batch, and logs what this leaves of every so many: words/left and so on.
 
-    Args:
-        every: one batch in so many is counted.
-        screened: whether the loss is screened in every batch, on any processor.
+    The loss is one that can be screened: on the CPU, in float32, without label smoothing, 1 < q ≤ 2.
     """
 
-    def __init__(self, every: int, screened: bool) -> None:
-        self.every, self.screened, self.calls = every, screened, 0
+    def __init__(self, every: int) -> None:
+        self.every, self.batch = every, 0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.screened:
-            always = {"has_bfloat16": lambda: True, "_LEAST_ROWS": 0, "_LEAST_CLASSES": 0, "_UNLISTED": 1.0}
-            mock.patch.multiple(_layer_screened, **always).start()
         activation: Any = pl_module.activation
         compute = activation.linear_loss
 
         def counted(*layer: Tensor, **options: Any) -> Tensor:
-            self.calls += 1
-            if self.calls % self.every == 0:
+            if self.batch % self.every == 0:
                 plain = [one.detach() for one in layer]
                 orders = [float(order) for order in activation._regulariser().orders]
-                settings = {"every": self.every, "screened": float(self.screened)}
-                found = counts(*plain, orders) | {"ratio": ratio(compute, plain, options)}
-                named = {f"words/{name}": value for name, value in (settings | found).items()}
+                found = counts(*plain, orders) | times(compute, plain, options)
+                found["instructions"] = float(_layer_screened.has_bfloat16())
+                named = {f"words/{name}": value for name, value in found.items()}
                 pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1)
-            return compute(*layer, **options)
+            return loss_with(True, compute, layer, options)
 
         activation.linear_loss = counted
 
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        del pl_module.activation.linear_loss
 
-def ratio(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping[str, Any]) -> float:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
+        self.batch = batch_idx
+
+
+def loss_with(
+    screening: bool, loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping[str, Any]
+) -> Tensor:
+    """The loss of an output layer with all its rows screened, also where that does not pay, or with none."""
+    every_layer = {"_LEAST_ROWS": 0, "_LEAST_CLASSES": 0, "_UNLISTED": 1.0}
+    with mock.patch.multiple(_layer_screened, has_bfloat16=lambda: screening, **every_layer):
+        return loss(*layer, **options)
+
+
+def times(loss: Callable[..., Tensor], layer: Sequence[Tensor], options: Mapping[str, Any]) -> Row:
     """The processor time of a layer and its loss, forward and backward, relative to cross-entropy's."""
     *tensors, targets = layer
     leaves = [one.requires_grad_() for one in tensors]
-    contenders = (
-        lambda: loss(*leaves, targets, **options),
-        lambda: cross_entropy(linear(*leaves), targets, reduction="sum"),
-    )
-    seconds = []
-    for contender in contenders:
+
+    def seconds(compute: Callable[[], Tensor]) -> float:
         start = time.process_time()
-        torch.autograd.grad(contender(), leaves)
-        seconds.append(time.process_time() - start)
-    return seconds[0] / seconds[1]
+        torch.autograd.grad(compute(), leaves)
+        return time.process_time() - start
+
+    baseline = seconds(lambda: cross_entropy(linear(*leaves), targets, reduction="sum"))
+    plain = seconds(lambda: loss_with(False, loss, layer, options))
+    screened = seconds(lambda: loss_with(True, loss, layer, options))
+    return {"time": plain / baseline, "time_screened": screened / baseline}
 
 
 @torch.no_grad()
 def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, orders: Sequence[float]) -> Row:
     """Of one batch: tokens, words, those with a gradient and those left, of a token, and the share of rows touched."""
-    (near_hidden, of_hidden), (near_weight, of_weight) = map(_layer_screened.rounded, (hidden, weight))
+    (near_hidden, of_hidden), (near_weight, of_weight) = rounded(hidden), rounded(weight)
     product = (near_hidden.float() @ near_weight.float().T).bfloat16()  # fast on every processor
-    norms = of_hidden, of_weight
-    left = cpu.screen((hidden, weight, bias, targets), product, norms, orders, len(weight))[0]
+    screen = (hidden, weight, bias, targets), product, (of_hidden, of_weight), orders
+    left = cpu.screen(*screen, len(weight))[0]
     left = torch.where(left < 0, len(weight), left)  # without a list all logits are computed
     p = sharmix.sharmix(linear(hidden, weight, bias), *orders)
     p.scatter_add_(1, targets[:, None], -torch.ones_like(p[:, :1]))
@@ -115,76 +127,85 @@ def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
         "words": len(weight),
         "nonzero": (p != 0).sum(1).float().mean().item(),
         "left": left.float().mean().item(),
-        "listed": (left <= len(weight) / 16).float().mean().item(),
+        "listed": (cpu.screen(*screen, list_room(len(weight)))[0] > 0).float().mean().item(),
         "rows": (p != 0).any(0).float().mean().item(),
     }
 
 
-def measured(folders: Sequence[Path]) -> Iterator[Row]:
-    """The rows of finished runs with the callback: a row for each epoch, beside the records of the same training."""
-    records = [read_record(line, str(RECORDS)) for line in RECORDS.read_text("utf-8").splitlines()]
-    curves_of = {(one.config["activation"]["name"], one.seed): one.curves for one in records}
+def measured(folders: Sequence[Path], results: Path) -> Iterator[Row]:
+    """A row for each epoch of finished runs, with and without the callback, and of the records of the same runs."""
+    of_settings: dict[tuple[str, int], Record] = {}
     for folder in folders:
-        record, curves = load_record(folder / RECORD), pd.read_csv(folder / CURVES)
-        run = {"activation": record.config["activation"]["name"], "seed": record.seed}
-        words = curves.set_index("epoch").filter(like="words/").rename(columns=lambda name: name.removeprefix("words/"))
-        recorded = pd.DataFrame(curves_of[tuple(run.values())])
-        source = provenance(record.environment.model_dump(), record.code.model_dump())
-        for row in _curves(curves, "").join([_curves(recorded, "_recorded"), words]).reset_index().to_dict("records"):
-            yield run | row | source
+        record = load_record(folder / RECORD)
+        yield from rows_of(record, SCREENED if "words/left" in record.curves[0] else NOT_SCREENED)
+        of_settings[run_id(record.config | {"callbacks": {}}), record.seed] = record
+    for experiment in {record.experiment for record in of_settings.values()}:
+        for record in read_records(results, experiment):
+            if (record.run_id, record.seed) in of_settings:
+                yield from rows_of(record, RECORDED)
 
 
-def _curves(rows: pd.DataFrame, suffix: str) -> pd.DataFrame:
-    """The training loss and BLEU on dev by epoch, in columns with a suffix."""
-    return rows.set_index("epoch")[["train/loss", "dev/bleu"]].set_axis([f"loss{suffix}", f"bleu{suffix}"], axis=1)
+def rows_of(record: Record, training: str) -> Iterator[Row]:
+    """A row for each epoch of a record: loss, BLEU, and what the callback has logged."""
+    about = {"activation": record.config["activation"]["name"], "seed": record.seed, "training": training}
+    every = record.config["callbacks"].get("words", {}).get("every")
+    source = provenance(record.environment.model_dump(), record.code.model_dump())
+    for row in record.curves:
+        words = {name.removeprefix("words/"): value for name, value in row.items() if name.startswith("words/")}
+        curves = {"epoch": row["epoch"], "loss": row["train/loss"], "bleu": row["dev/bleu"], "every": every}
+        yield about | curves | words | source
 
 
 def page(data: pd.DataFrame) -> str:
     """The page as Markdown."""
-    screened, data = (data[data["screened"] == which].reset_index(drop=True) for which in (True, False))
-    shown = pd.DataFrame({"activation": data["activation"].replace(NAMES), "epoch": data["epoch"]})
+    data = data.assign(activation=data["activation"].replace(NAMES))
+    screened = data[data["training"] == SCREENED]
+    first, tokens = screened.iloc[0], screened["tokens"].mean()
+    sizes = f"The table has {first['words']:,.0f} words, and a batch {tokens:,.0f} tokens."
+    vectors = ", ".join(data["vectors"][data["training"] == RECORDED].unique())
+    without = "" if first["instructions"] else _WITHOUT
+    about = f"{_ABOUT.format(every=int(first['every']))} {without} {sizes} {origin(screened, REPEAT)}"
+    return "\n\n".join(
+        (
+            "# Words that screening leaves",
+            paragraph(about),
+            "![Words and lists by epoch](screened_words.svg)",
+            _table_of_words(screened),
+            "## What screening changes",
+            paragraph(_CURVES.format(vectors=vectors)),
+            _table_of_curves(data) + "\n",
+        )
+    )
+
+
+def _table_of_words(screened: pd.DataFrame) -> str:
+    shown = screened[["activation", "epoch"]].copy()
     for title, column, form in (
         ("nonzero", "nonzero", "{:.1f}"),
         ("left", "left", "{:.0f}"),
         ("listed", "listed", "{:.0%}"),
         ("rows", "rows", "{:.1%}"),
-        ("time", "ratio", "{:.2f}"),
+        ("time", "time", "{:.2f}"),
+        ("time, screened", "time_screened", "{:.2f}"),
     ):
-        shown[title] = data[column].map(form.format)
-    about = _ABOUT.format(every=data["every"].iloc[0])
-    sizes = f"The table has {data['words'].iloc[0]:,.0f} words, and a batch {data['tokens'].mean():,.0f} tokens."
-    return "\n\n".join(
-        (
-            "# Words that screening leaves",
-            paragraph(f"{about} {sizes} {origin(data, REPEAT)}"),
-            "![Words and lists by epoch](screened_words.svg)",
-            shown.to_markdown(index=False, disable_numparse=True),
-            "## What screening changes",
-            paragraph(_SCREENED.format(listed=data["listed"].min(), most=data["listed"].max())),
-            side_by_side(data, screened).to_markdown(index=False, disable_numparse=True) + "\n",
-        )
-    )
+        shown[title] = screened[column].map(form.format)
+    return shown.to_markdown(index=False, disable_numparse=True)
 
 
-def side_by_side(data: pd.DataFrame, screened: pd.DataFrame) -> pd.DataFrame:
-    """The curves of trainings without and with screening, by activation and epoch."""
-    both = data.merge(screened, on=["activation", "epoch", "seed"], suffixes=("", "_screened"))
-    shown = pd.DataFrame({"activation": both["activation"].replace(NAMES), "epoch": both["epoch"]})
-    for title, column, form, others in (
-        ("loss", "loss", "{:.4f}", ("screened", "recorded")),
-        ("BLEU", "bleu", "{:.2f}", ("screened", "recorded")),
-        ("time", "ratio", "{:.2f}", ("screened",)),
-    ):
-        shown[title] = both[column].map(form.format)
-        for other in others:
-            shown[f"{title}, {other}"] = both[f"{column}_{other}"].map(form.format)
-    return shown
+def _table_of_curves(data: pd.DataFrame) -> str:
+    """Loss and BLEU of each kind of training, side by side."""
+    forms = {"loss": "{:.4f}", "bleu": "{:.2f}"}
+    shown = data.pivot(index=["activation", "epoch"], columns="training", values=list(forms))
+    for column, form in forms.items():
+        shown[column] = shown[column].map(form.format, na_action="ignore")
+    shown.columns = [f"{metric.replace('bleu', 'BLEU')}, {training}" for metric, training in shown.columns]
+    return shown.reset_index().to_markdown(index=False, disable_numparse=True)
 
 
 @style()
 def draw(data: pd.DataFrame, path: Path) -> None:
     """The figure beside the CSV file: words of a token by epoch, and the share of the tokens with a list."""
-    data = data[data["screened"] == 0]
+    data = data[data["training"] == SCREENED]
     figure, panels = stack_of_panels(2, 2.4, sharex=True)
     for activation, name in NAMES.items():
         rows, own = data[data["activation"] == activation], look(activation)
@@ -202,10 +223,11 @@ def main() -> None:
     """Command line: collect the rows of runs, write the CSV, and make its page and figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screened_words", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="FOLDER", help="finished runs with the callback")
+    text = "finished runs with the callback, and the same runs without it"
+    parser.add_argument("runs", nargs="+", type=Path, metavar="FOLDER", help=text)
     options = parser.parse_args()
     path = options.folder / "screened_words.csv"
-    publish("screened_words", measured(options.runs), path, page)
+    publish("screened_words", measured(options.runs, RESULTS), path, page)
     draw(pd.read_csv(path), path)
 
 

@@ -70,6 +70,11 @@ def screened_loss(
     return sums.collected()
 
 
+def list_room(classes: int) -> int:
+    """The room for the list of a row; a row that needs all of it gets no list."""
+    return max(_LEAST_ROOM, int(_SPARSE * classes))
+
+
 def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """A float32 matrix [rows, features] in bfloat16, and bounds [2, rows]: the norms of the errors and of the result.
 
@@ -89,7 +94,7 @@ def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, rows: Tensor) -> Tensor:
     """Add those of the rows that have few classes near the largest logit; returns the others."""
     weight, norms_of_weight = rounded(layer.weight)
-    room, rest = max(_LEAST_ROOM, int(_SPARSE * len(weight))), [rows[:0]]
+    room, rest = list_room(len(weight)), [rows[:0]]
     parts = [rows[:_FIRST], *torch.split(rows[_FIRST:], max(1, _PART_BYTES // (2 * len(weight))))]
     while parts and len(parts[0]):
         some = parts.pop(0)

@@ -1,17 +1,17 @@
-"""What the callback counts in a training, and the page of what it wrote."""
-
-from unittest import mock
+"""What the callback counts in a training, and the page of what it logged."""
 
 import pandas as pd
 import pytest
 import torch
 
 from benchmarks import screened_words
+from experiments.record import load_record
 from sharmix._operators import cpu
 from tests.end_to_end.runner import records, succeed
 
 pytestmark = pytest.mark.skipif(not cpu.kernel, reason="needs the compiled kernel")
-SIZES = "data.train_size=640", "data.evaluation_size=4", "trainer.max_epochs=2"
+SIZES = "data.train_size=4000", "data.evaluation_size=4", "trainer.max_epochs=2"
+CALLBACK = "+callbacks.words={_target_: benchmarks.screened_words.Words, every: 40}"
 HIDDEN, WEIGHT, BIAS = torch.eye(2, 64), torch.zeros(320, 64), torch.full((320,), -20.0)
 BIAS[:3] = torch.tensor([0.0, -0.3, -0.8])  # sparsemax leaves two classes
 WEIGHT[1, 1] = 2.0  # and of the second row one
@@ -26,32 +26,39 @@ def test_counts_are_those_of_the_support_and_of_its_targets():
     assert found["listed"] == 1
 
 
+def test_a_row_is_listed_where_the_product_leaves_few_words():
+    """Here it rounds too much to tell which words are near the largest; of the exact logits one is."""
+    weight = WEIGHT.clone()
+    weight[:200, 0], weight[0, 0] = 997.0, 1000.0
+    found = screened_words.counts(HIDDEN[:1], weight, None, torch.tensor([0]), (2.0, 2.0, 1.0))
+    assert found["left"] == 1
+    assert found["listed"] == 0
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The rows of a training that is not screened, and of one that is."""
-    rows = []
-    for screened in ("false", "true"):
+    """The rows of a training that is screened, of the same one that is not, and of the record of that one."""
+    folders = []
+    for options in ((CALLBACK,), ()):
         folder = tmp_path_factory.mktemp("words")
-        callback = f"{{_target_: benchmarks.screened_words.Words, every: 2, screened: {screened}}}"
-        try:
-            succeed(folder / "outputs", "experiment=copy", "activation=entmax", *SIZES, f"+callbacks.words={callback}")
-        finally:
-            mock.patch.stopall()
-        (record,) = records(folder)
-        rows += screened_words.measured([record.parent])
-    return pd.DataFrame(rows)
+        succeed(folder / "outputs", "experiment=copy", "activation=entmax", *SIZES, *options)
+        folders += [record.parent for record in records(folder)]
+    results = tmp_path_factory.mktemp("results")
+    (results / "records").mkdir()
+    record = load_record(folders[1] / "record.json")
+    (results / "records" / "copy.jsonl").write_text(record.to_json() + "\n")
+    return pd.DataFrame(screened_words.measured(folders, results))
 
 
 @pytest.mark.medium
 def test_a_training_logs_its_words_and_screening_leaves_its_curves(trained):
-    assert trained["screened"].tolist() == [0, 0, 1, 1]
-    assert trained["epoch"].tolist() == [1, 2, 1, 2]
-    assert (trained[["every", "words"]] == [2, 20]).all(axis=None)
-    assert (trained["ratio"] > 0).all()
-    plain, screened = (trained[trained["screened"] == which].reset_index() for which in (0, 1))
+    assert trained["training"].tolist() == ["screened"] * 2 + ["not screened"] * 2 + ["recorded"] * 2
+    assert trained["epoch"].tolist() == [1, 2] * 3
+    screened, plain, _ = (rows.reset_index() for _, rows in trained.groupby("training", sort=False))
+    assert (screened[["every", "words"]] == [40, 20]).all(axis=None)
+    assert plain["words"].isna().all()
     assert (plain["loss"] != screened["loss"]).any()  # other sums: it was screened
-    assert plain["loss"].values == pytest.approx(screened["loss"].values, rel=1e-5)
-    assert plain["bleu"].values == pytest.approx(screened["bleu"].values)
+    assert plain["loss"].values == pytest.approx(screened["loss"].values, rel=1e-3)  # each step adds to the difference
 
 
 @pytest.mark.medium
