@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from benchmarks import screened_words
+from experiments.identity import ROOT
 from experiments.record import load_record
 from sharmix._operators import cpu
 from tests.end_to_end.runner import records, succeed
 
-pytestmark = pytest.mark.skipif(not cpu.kernel, reason="needs the compiled kernel")
+needs_kernel = pytest.mark.skipif(not cpu.kernel, reason="needs the compiled kernel")
+RESULT = ROOT / "results" / "benchmarks" / "screened_words.csv"
 SIZES = "data.train_size=4000", "data.evaluation_size=4", "trainer.max_epochs=2"
 CALLBACK = "+callbacks.words={_target_: benchmarks.screened_words.Words, every: 40}"
 HIDDEN, WEIGHT, BIAS = torch.eye(2, 64), torch.zeros(320, 64), torch.full((320,), -20.0)
@@ -17,6 +19,7 @@ BIAS[:3] = torch.tensor([0.0, -0.3, -0.8])  # sparsemax leaves two classes
 WEIGHT[1, 1] = 2.0  # and of the second row one
 
 
+@needs_kernel
 def test_counts_are_those_of_the_support_and_of_its_targets():
     found = screened_words.counts(HIDDEN, WEIGHT, BIAS, torch.tensor([0, 200]), (2.0, 2.0, 1.0))
     assert (found["tokens"], found["words"]) == (2, 320)
@@ -26,6 +29,7 @@ def test_counts_are_those_of_the_support_and_of_its_targets():
     assert found["listed"] == 1
 
 
+@needs_kernel
 def test_a_row_is_listed_where_the_product_leaves_few_words():
     """Here it rounds too much to tell which words are near the largest; of the exact logits one is."""
     weight = WEIGHT.clone()
@@ -50,6 +54,7 @@ def trained(tmp_path_factory):
     return pd.DataFrame(screened_words.measured(folders, results))
 
 
+@needs_kernel
 @pytest.mark.medium
 def test_a_training_logs_its_words_and_screening_leaves_its_curves(trained):
     assert trained["training"].tolist() == ["screened"] * 2 + ["not screened"] * 2 + ["recorded"] * 2
@@ -61,9 +66,14 @@ def test_a_training_logs_its_words_and_screening_leaves_its_curves(trained):
     assert plain["loss"].values == pytest.approx(screened["loss"].values, rel=1e-3)  # each step adds to the difference
 
 
+@needs_kernel
 @pytest.mark.medium
 def test_the_page_shows_trainings_side_by_side(trained, tmp_path):
     page = screened_words.page(trained)
     assert page.count("\n| 1.5-entmax   | 2 ") == 2  # in both tables
     screened_words.draw(trained, tmp_path / "screened_words.csv")
     assert "1.5-entmax, listed" in (tmp_path / "screened_words.svg").read_text()
+
+
+def test_the_recorded_page_is_rebuilt_to_the_letter():
+    assert screened_words.page(pd.read_csv(RESULT)) == RESULT.with_suffix(".md").read_text()
