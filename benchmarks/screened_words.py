@@ -39,19 +39,21 @@ RESULTS = ROOT / "results"
 REPEAT = "python -m benchmarks.screened_words FOLDERS"
 SCREENED, NOT_SCREENED, RECORDED = "screened", "not screened", "recorded"  # kinds of trainings
 _ABOUT = (
-    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, of a "
-    "token: those with a probability above 0, and its target. *Left*: the words that screening cannot exclude, of a "
-    "token ([why](../../docs/math.md), section 9). *Listed*: the share of the tokens for which its product alone "
-    "leaves less than a sixteenth of all words; for the others all logits are computed. *Rows*: the share of the "
-    "table's rows that have a gradient from a batch. *Time*: the layer with its loss, forward and backward, without "
-    "screening and with it, relative to the same layer with cross-entropy, in processor time beside other work."
+    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, of a"
+    " token: those with a probability above 0, and its target. *Left*: the words whose logits in float32 are near "
+    "enough to the largest ([why](../../docs/math.md), section 9), and the target. *Listed*: the share of the tokens "
+    "for which the product in bfloat16 alone leaves less than a sixteenth of all words; for the others all logits are"
+    " computed. *Rows*: the share of the table's rows that have a gradient from a batch. *Time*: the layer with its "
+    "loss, forward and backward, without screening and with it, relative to the same layer with cross-entropy, in "
+    "processor time beside other work. Here all tokens are screened; the library would stop in a batch of which more "
+    "than a quarter have no list."
 )
 _WITHOUT = "This processor has no instructions for bfloat16, so the product of screening is slow."
 _CURVES = (
     "*Screened*: the trainings above, whose batches are all screened, also where most tokens get no list. *Not "
     "screened*: the same training on the same processor without screening. *Recorded*: once more without screening, "
-    "[as recorded](../records/multi30k.jsonl) with {vectors}. Only rounding differs between the three, and its effect "
-    "grows from step to step. *Loss*: of training. *BLEU*: on dev."
+    "[as recorded](../records/multi30k.jsonl) with {vectors}. The three should differ in rounding alone, whose "
+    "effect grows from step to step. *Loss*: of training. *BLEU*: on dev."
 )
 
 
@@ -134,14 +136,15 @@ def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
 
 def measured(folders: Sequence[Path], results: Path) -> Iterator[Row]:
     """A row for each epoch of finished runs, with and without the callback, and of the records of the same runs."""
-    of_settings: dict[tuple[str, int], Record] = {}
+    runs, experiments = set(), set()
     for folder in folders:
         record = load_record(folder / RECORD)
         yield from rows_of(record, SCREENED if "words/left" in record.curves[0] else NOT_SCREENED)
-        of_settings[run_id(record.config | {"callbacks": {}}), record.seed] = record
-    for experiment in {record.experiment for record in of_settings.values()}:
+        runs.add((run_id(record.config | {"callbacks": {}}), record.seed))
+        experiments.add(record.experiment)
+    for experiment in experiments:
         for record in read_records(results, experiment):
-            if (record.run_id, record.seed) in of_settings:
+            if (record.run_id, record.seed) in runs:
                 yield from rows_of(record, RECORDED)
 
 
