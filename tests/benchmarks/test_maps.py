@@ -39,12 +39,12 @@ def test_every_step_is_timed_as_often_as_its_rounds_and_a_slow_one_once(settings
     assert [len(values) for values in times.values()] == [1, 1]
 
 
-@pytest.mark.medium
 def test_rounds_are_compared_one_by_one_and_a_single_time_with_the_median():
     found = [time_columns(times, [1.0, 2.0, 4.0])["median_ratio"] for times in ([3.0, 4.0, 4.0], [4.0])]
     assert found == [2.0, 2.0]
 
 
+@pytest.mark.medium
 def test_the_recorded_tables_are_rebuilt_to_the_letter(settings):
     assert page(pd.read_csv(RESULTS / "maps.csv"), settings) == (RESULTS / "maps.md").read_text()
 
