@@ -21,7 +21,7 @@ from sharmix._targets import checked_classes
 _BLOCK_BYTES = 1 << 19  # of float32, which stays in the caches
 # These numbers are estimates: no processor with such instructions has timed them yet.
 _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight should pay
-_FIRST = 16  # rows, which show whether screening pays for the others; no earlier call does, so a step can be repeated
+_FIRST = 16  # rows, spread over all, show whether screening pays for the others; no earlier call does: a step can be repeated
 _PART_BYTES = 1 << 25  # the size of a part of the product
 _LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
 _UNLISTED = 0.25  # the share of rows without a list above which the rest goes without screening
@@ -95,7 +95,9 @@ def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, 
     """Add those of the rows that have few classes near the largest logit; returns the others."""
     weight, norms_of_weight = rounded(layer.weight)
     room, rest = list_room(len(weight)), [rows[:0]]
-    parts = [rows[:_FIRST], *torch.split(rows[_FIRST:], max(1, _PART_BYTES // (2 * len(weight))))]
+    step, first = max(1, len(rows) // _FIRST), torch.zeros_like(rows, dtype=torch.bool)
+    first[: _FIRST * step : step] = True
+    parts = [rows[first], *torch.split(rows[~first], max(1, _PART_BYTES // (2 * len(weight))))]
     while parts and len(parts[0]):
         some = parts.pop(0)
         hidden = layer.hidden[some]

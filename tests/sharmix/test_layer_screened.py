@@ -119,6 +119,14 @@ def test_where_many_classes_are_near_the_call_soon_goes_without_screening(listed
     assert listed[1:] == [(16, 16), (40, 40), (40, 40), (3, 3)]  # nothing of the first call matters to the second
 
 
+def test_dense_rows_at_the_start_do_not_stop_screening(listed):
+    tensors, targets = layer(scale=4.0)
+    with torch.no_grad():
+        tensors[0][:12].mul_(0.001)
+    torch.testing.assert_close(*both(tensors, targets))
+    assert listed == [(16, 14), (40, 31), (40, 40), (3, 3)]
+
+
 @pytest.mark.parametrize("part", ["hidden", "weight", "bias"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e35, 1e-40])
 def test_values_of_all_kinds_give_what_all_logits_give(listed, part, value):
