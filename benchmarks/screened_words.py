@@ -2,7 +2,8 @@
 
 python run.py experiment=multi30k activation=entmax paths.data=FOLDER \\
     '+callbacks.words={_target_: benchmarks.screened_words.Words, every: 50}'
-python -m benchmarks.screened_words outputs/multi30k/entmax-0123456789ab/seed-21 [FOLDER ...]
+python run.py experiment=multi30k activation=entmax paths.data=FOLDER
+python -m benchmarks.screened_words outputs/multi30k/entmax-0123456789ab/seed-21 [RUN ...]
 """
 
 import argparse
@@ -36,24 +37,25 @@ from sharmix._operators import cpu
 
 NAMES = {"entmax": "1.5-entmax", "sharmix_fixed": FIXED}
 RESULTS = ROOT / "results"
-REPEAT = "python -m benchmarks.screened_words FOLDERS"
+REPEAT = "python -m benchmarks.screened_words RUNS"
 SCREENED, NOT_SCREENED, RECORDED = "screened", "not screened", "recorded"  # kinds of trainings
 _ABOUT = (
-    "Of one batch in {every} of a training on Multi30k, means of an epoch. *Nonzero*: the words with a gradient, of a"
-    " token: those with a probability above 0, and its target. *Left*: the words whose logits in float32 are near "
-    "enough to the largest ([why](../../docs/math.md), section 9), and the target. *Listed*: the share of the tokens "
-    "for which the product in bfloat16 alone leaves less than a sixteenth of all words; for the others all logits are"
-    " computed. *Rows*: the share of the table's rows that have a gradient from a batch. *Time*: the layer with its "
-    "loss, forward and backward, without screening and with it, relative to the same layer with cross-entropy, in "
-    "processor time beside other work. Here all tokens are screened; the library would stop in a batch of which more "
-    "than a quarter have no list."
+    "Means over one batch in {every} of each epoch of a training on Multi30k. *Nonzero*: the words that get a gradient"
+    " from a token: those with a probability above 0, and the target. *Listed*: the share of the tokens that get a "
+    "list, because the product in bfloat16 leaves less than a sixteenth of all words "
+    "([why](../../docs/math.md), section 9); for the others all logits are computed. *Left*: of the words that the "
+    "product leaves, however many, those whose logits in float32 are near enough to the largest, and the target; all "
+    "words where the product excludes none. *Rows*: the share of the output weight's rows that get a gradient from a "
+    "batch. *Time*: the layer with its loss, forward and backward, without screening and with it, relative to the "
+    "same layer with cross-entropy, in processor time beside other work; each is timed once a batch. Here all tokens "
+    "are screened. The library tries 16 tokens of a batch, and goes on if at most four of these have no list."
 )
 _WITHOUT = "This processor has no instructions for bfloat16, so the product of screening is slow."
 _CURVES = (
-    "*Screened*: the trainings above, whose batches are all screened, also where most tokens get no list. *Not "
-    "screened*: the same training on the same processor without screening. *Recorded*: once more without screening, "
-    "[as recorded](../records/multi30k.jsonl) with {vectors}. The three should differ in rounding alone, whose "
-    "effect grows from step to step. *Loss*: of training. *BLEU*: on dev."
+    "*Not screened*: the training without screening, at commit {not_screened}. *Recorded*: once more without "
+    "screening, [as recorded](../records/multi30k.jsonl) on a processor with {vectors}, at commit {recorded}. "
+    "*Screened*: the trainings above, whose batches are all screened, also where most tokens get no list. The three "
+    "should differ in rounding alone, which each step carries over to the next. *Loss*: of training. *BLEU*: on dev."
 )
 
 
@@ -72,7 +74,7 @@ class Words(Callback):
 
         def counted(*layer: Tensor, **options: Any) -> Tensor:
             if self.batch % self.every == 0:
-                plain = [one.detach() for one in layer]
+                plain = [one.detach() for one in layer]  # Multi30k's layer has a bias
                 orders = [float(order) for order in activation._regulariser().orders]
                 found = counts(*plain, orders) | times(compute, plain, options)
                 found["instructions"] = float(_layer_screened.has_bfloat16())
@@ -121,7 +123,7 @@ def counts(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
     product = (near_hidden.float() @ near_weight.float().T).bfloat16()  # fast on every processor
     screen = (hidden, weight, bias, targets), product, (of_hidden, of_weight), orders
     left = cpu.screen(*screen, len(weight))[0]
-    left = torch.where(left < 0, len(weight), left)  # without a list all logits are computed
+    left = torch.where(left < 0, len(weight), left)  # the product excludes none
     p = sharmix.sharmix(linear(hidden, weight, bias), *orders)
     p.scatter_add_(1, targets[:, None], -torch.ones_like(p[:, :1]))
     return {
@@ -164,8 +166,10 @@ def page(data: pd.DataFrame) -> str:
     data = data.assign(activation=data["activation"].replace(NAMES))
     screened = data[data["training"] == SCREENED]
     first, tokens = screened.iloc[0], screened["tokens"].mean()
-    sizes = f"The table has {first['words']:,.0f} words, and a batch {tokens:,.0f} tokens."
-    vectors = ", ".join(data["vectors"][data["training"] == RECORDED].unique())
+    sizes = f"There are {first['words']:,.0f} words, and {tokens:,.0f} tokens in a batch, on average."
+    trainings = dict(list(data.groupby("training")))
+    vectors, recorded = (_all(trainings[RECORDED], column) for column in ("vectors", "commit"))
+    curves = _CURVES.format(vectors=vectors, recorded=recorded, not_screened=_all(trainings[NOT_SCREENED], "commit"))
     without = "" if first["instructions"] else _WITHOUT
     about = f"{_ABOUT.format(every=int(first['every']))} {without} {sizes} {origin(screened, REPEAT)}"
     return "\n\n".join(
@@ -175,14 +179,18 @@ def page(data: pd.DataFrame) -> str:
             "![Words and lists by epoch](screened_words.svg)",
             _table_of_words(screened),
             "## What screening changes",
-            paragraph(_CURVES.format(vectors=vectors)),
+            paragraph(curves),
             _table_of_curves(data) + "\n",
         )
     )
 
 
+def _all(data: pd.DataFrame, column: str) -> str:
+    return ", ".join(str(value)[:12] for value in data[column].unique())
+
+
 def _table_of_words(screened: pd.DataFrame) -> str:
-    shown = screened[["activation", "epoch"]].copy()
+    shown = screened[["activation", "seed", "epoch"]].copy()
     for title, column, form in (
         ("nonzero", "nonzero", "{:.1f}"),
         ("left", "left", "{:.0f}"),
@@ -198,7 +206,7 @@ def _table_of_words(screened: pd.DataFrame) -> str:
 def _table_of_curves(data: pd.DataFrame) -> str:
     """Loss and BLEU of each kind of training, side by side."""
     forms = {"loss": "{:.4f}", "bleu": "{:.2f}"}
-    shown = data.pivot(index=["activation", "epoch"], columns="training", values=list(forms))
+    shown = data.pivot(index=["activation", "seed", "epoch"], columns="training", values=list(forms))
     for column, form in forms.items():
         shown[column] = shown[column].map(form.format, na_action="ignore")
     shown.columns = [f"{metric.replace('bleu', 'BLEU')}, {training}" for metric, training in shown.columns]
@@ -211,7 +219,7 @@ def draw(data: pd.DataFrame, path: Path) -> None:
     data = data[data["training"] == SCREENED]
     figure, panels = stack_of_panels(2, 2.4, sharex=True)
     for activation, name in NAMES.items():
-        rows, own = data[data["activation"] == activation], look(activation)
+        rows, own = data[data["activation"] == activation].groupby("epoch", as_index=False).mean(True), look(activation)
         for axes, column, line in ((0, "left", "-"), (0, "nonzero", ":"), (1, "listed", "-")):
             form = {"color": own.colour, "marker": own.marker, "linestyle": line}
             panels[axes].plot(rows["epoch"], rows[column], label=f"{name}, {column}", **form)
@@ -226,8 +234,8 @@ def main() -> None:
     """Command line: collect the rows of runs, write the CSV, and make its page and figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screened_words", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    text = "finished runs with the callback, and the same runs without it"
-    parser.add_argument("runs", nargs="+", type=Path, metavar="FOLDER", help=text)
+    text = "finished runs with the callback, and the same runs without it, on a processor that does not screen itself"
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=text)
     options = parser.parse_args()
     path = options.folder / "screened_words.csv"
     publish("screened_words", measured(options.runs, RESULTS), path, page)

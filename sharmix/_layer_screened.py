@@ -21,7 +21,7 @@ from sharmix._targets import checked_classes
 _BLOCK_BYTES = 1 << 19  # of float32, which stays in the caches
 # These numbers are estimates: no processor with such instructions has timed them yet.
 _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight should pay
-_FIRST = 16  # rows, spread over all, show whether screening pays for the others; no earlier call does: a step can be repeated
+_FIRST = 16  # rows, spread over all; what they show holds for one call alone, so a step can be repeated
 _PART_BYTES = 1 << 25  # the size of a part of the product
 _LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
 _UNLISTED = 0.25  # the share of rows without a list above which the rest goes without screening

@@ -175,12 +175,12 @@ def screen(
         product: hidden · weightᵀ in bfloat16, of the rounded matrices.
         norms: [2, rows] and [2, classes], as `_layer_screened.rounded` returns them.
         orders: q, r and T₀, with q in (1, 2].
-        room: the largest number of classes of a row.
+        room: the length of a list.
 
     Returns:
-        The number of classes of each row, [rows], or −1 if it has no list, because they are more than `room` or a
-        number is not finite; their logits and numbers, [rows, room], filled up with −∞; and the place of the target in
-        the list, [rows].
+        The number of classes of each row, [rows], or −1 if it has no list, because the product leaves `room` or more or
+        a number is not finite; their logits and numbers, [rows, room], filled up with −∞; and the place of the target
+        in the list, [rows].
     """
     hidden, weight, bias, targets = layer
     rows, classes = product.shape
