@@ -3,7 +3,9 @@
 python run.py experiment=multi30k activation=entmax paths.data=FOLDER \\
     '+callbacks.words={_target_: benchmarks.screened_words.Words, every: 50}'
 python run.py experiment=multi30k activation=entmax paths.data=FOLDER
-python -m benchmarks.screened_words outputs/multi30k/entmax-0123456789ab/seed-21 [RUN ...]
+python -m benchmarks.screened_words outputs/multi30k/entmax-{0123456789ab,ba9876543210}/seed-21 [RUN ...]
+
+The second training is the first without screening: make it on a processor without instructions for bfloat16.
 """
 
 import argparse
@@ -40,12 +42,12 @@ RESULTS = ROOT / "results"
 REPEAT = "python -m benchmarks.screened_words RUNS"
 SCREENED, NOT_SCREENED, RECORDED = "screened", "not screened", "recorded"  # kinds of trainings
 _ABOUT = (
-    "Means over one batch in {every} of each epoch of a training on Multi30k. *Nonzero*: the words that get a gradient"
-    " from a token: those with a probability above 0, and the target. *Listed*: the share of the tokens that get a "
-    "list, because the product in bfloat16 leaves less than a sixteenth of all words "
-    "([why](../../docs/math.md), section 9); for the others all logits are computed. *Left*: of the words that the "
-    "product leaves, however many, those whose logits in float32 are near enough to the largest, and the target; all "
-    "words where the product excludes none. *Rows*: the share of the output weight's rows that get a gradient from a "
+    "Each number is the mean of every {every}th batch of an epoch, in a training on Multi30k. *Nonzero*: the words "
+    "that get a gradient from a token: those with a probability above 0, and the target. *Listed*: the share of the "
+    "tokens that get a list, because the product in bfloat16 leaves less than a sixteenth of all words "
+    "([why](../../docs/math.md), section 9); for the others all logits are computed. *Left*: the words whose "
+    "logits in float32 are near enough to the largest, and the target, of any token; all words where the product "
+    "excludes none. *Rows*: the share of the output weight's rows that get a gradient from a "
     "batch. *Time*: the layer with its loss, forward and backward, without screening and with it, relative to the "
     "same layer with cross-entropy, in processor time beside other work; each is timed once a batch. Here all tokens "
     "are screened. The library tries 16 tokens of a batch, and goes on if at most four of these have no list."
@@ -234,11 +236,14 @@ def main() -> None:
     """Command line: collect the rows of runs, write the CSV, and make its page and figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.screened_words", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    text = "finished runs with the callback, and the same runs without it, on a processor that does not screen itself"
+    text = "finished runs with the callback, and the same runs without it"
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=text)
     options = parser.parse_args()
     path = options.folder / "screened_words.csv"
-    publish("screened_words", measured(options.runs, RESULTS), path, page)
+    rows = list(measured(options.runs, RESULTS))
+    if missing := {SCREENED, NOT_SCREENED, RECORDED} - {row["training"] for row in rows}:
+        parser.error(f"no training of RUN is {' or '.join(sorted(missing))}")
+    publish("screened_words", rows, path, page)
     draw(pd.read_csv(path), path)
 
 

@@ -21,7 +21,9 @@ from sharmix._targets import checked_classes
 _BLOCK_BYTES = 1 << 19  # of float32, which stays in the caches
 # These numbers are estimates: no processor with such instructions has timed them yet.
 _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the weight should pay
-_FIRST = 16  # rows, spread over all; what they show holds for one call alone, so a step can be repeated
+# Places, from 0 to 1, of the rows that show whether screening pays. At even distances all could be the first words of
+# sequences, which are the hardest to predict. No earlier call decides, so that a step can be repeated.
+_FIRST = [(5**0.5 - 1) / 2 * number % 1 for number in range(16)]
 _PART_BYTES = 1 << 25  # the size of a part of the product
 _LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
 _UNLISTED = 0.25  # the share of rows without a list above which the rest goes without screening
@@ -95,8 +97,8 @@ def _add_screened(sums: LayerSums, orders: Sequence[float], layer: OutputLayer, 
     """Add those of the rows that have few classes near the largest logit; returns the others."""
     weight, norms_of_weight = rounded(layer.weight)
     room, rest = list_room(len(weight)), [rows[:0]]
-    step, first = max(1, len(rows) // _FIRST), torch.zeros_like(rows, dtype=torch.bool)
-    first[: _FIRST * step : step] = True
+    places = rows.new_tensor([int(place * len(rows)) for place in _FIRST])
+    first = torch.isin(torch.arange(len(rows), device=rows.device), places)
     parts = [rows[first], *torch.split(rows[~first], max(1, _PART_BYTES // (2 * len(weight))))]
     while parts and len(parts[0]):
         some = parts.pop(0)

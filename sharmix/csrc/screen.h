@@ -157,7 +157,8 @@ class Screen {
 };
 
 // For each row the number of classes that can be in the support, with its target; their logits and places [rows, room],
-// filled up with -inf; and the target's place among them. The number is -1 if the product leaves `room` or more, or it is not known.
+// filled up with -inf; and the target's place among them. The number is -1 if the product leaves `room` or more, or a
+// number is not finite.
 inline void screen(const ScreenedLayer& layer, const int64_t* targets, const Orders& orders, int64_t room, int64_t* counts,
                    float* logits, int32_t* places, int64_t* own, int64_t rows) {
     for_rows(rows, layer.classes, [&](int64_t begin, int64_t end) {

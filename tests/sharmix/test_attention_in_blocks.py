@@ -196,6 +196,7 @@ MEMORY = """
 from pathlib import Path
 import torch, sharmix
 
+torch.set_num_threads(1)
 def kibibytes(field):
     return int(Path("/proc/self/status").read_text().split(field)[1].split()[0])
 
