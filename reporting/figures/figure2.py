@@ -45,20 +45,10 @@ def draw_sparsity_by_fit(kept: KeptRuns) -> Figure:
 
 
 def _rows(kept: KeptRuns) -> list[tuple[TrainingSets, list[Group]]]:
-    """The declared rows of panels that have records, each with its runs. Raises LeftOut if there are none."""
-    rows = []
-    for sets in kept.declaration.figures.figure2:
-        runs = {
-            name: kept.selections[one.table].rows[one.row]
-            for name, one in sets.sets.items()
-            if one.table in kept.selections
-        }
-        groups = [Group(name, own, TRAINING_SETS[name]) for name, own in runs.items() if own]
-        if groups:
-            rows.append((sets, groups))
-    if not rows:
+    """The training sets of each network. Raises LeftOut if there are none."""
+    if not kept.training_sets:
         raise LeftOut("no training set of Figure 2 has records")
-    return rows
+    return kept.training_sets
 
 
 def _draw_published(axes: Axes, kept: KeptRuns, sets: TrainingSets) -> None:

@@ -222,6 +222,7 @@ class Declaration(_Part):
     confidence: float = Field(gt=0, lt=1)  # of the intervals
     narrow: float = Field(gt=0)  # width below which an interval of a fraction shows that a number reproduces
     near: Nearness | None = None
+    fits: list[float] = []  # levels of accuracy and macro-F1 on train, of the table of sparsity at equal fit
     tables: dict[str, Table]
     figures: Figures
     questions: list[Question] = []

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from experiments.record import Record, RecordError
+from reporting.look.palette import TRAINING_SETS
 from reporting.records.collected_records import missing_records, read_records, records_path
-from reporting.records.declaration import SETTINGS, Declaration, Numbers, load_declaration, load_numbers
+from reporting.records.declaration import SETTINGS, Declaration, Numbers, TrainingSets, load_declaration, load_numbers
 from reporting.records.groups import Group, style_groups
 from reporting.records.runs import Runs
 from reporting.records.selection import Selection, refuse_missing_seeds, refuse_mixed_code, select_runs
@@ -117,6 +118,21 @@ class KeptRuns:
             ShownPanel(panel.title, shown, learned, self.selections[panel.runs].table.epoch)
             for panel, shown, learned in zip(declared, runs, paths, strict=True)
         ]
+
+    @cached_property
+    def training_sets(self) -> list[tuple[TrainingSets, list[Group]]]:
+        """The declared rows of Figure 2 that have records, each with its runs."""
+        rows = []
+        for sets in self.declaration.figures.figure2:
+            runs = {
+                name: self.selections[one.table].rows[one.row]
+                for name, one in sets.sets.items()
+                if one.table in self.selections
+            }
+            groups = [Group(name, own, TRAINING_SETS[name]) for name, own in runs.items() if own]
+            if groups:
+                rows.append((sets, groups))
+        return rows
 
     def _labelled(self, table: str) -> dict[str, Runs]:
         selection = self.selections[table]

@@ -12,6 +12,7 @@ from reporting.records.declaration import VERDICTS, Cell, Declaration, Numbers
 from reporting.records.kept_runs import KeptRuns
 from reporting.records.selection import Selection
 from reporting.records.statistics import POINTS, estimate, paired_difference
+from reporting.tables.equal_fit import equal_fit_page
 from reporting.tables.layout import DIFFERENCE, Line, lay_out
 from reporting.tables.notes import table_notes
 from reporting.text import markdown
@@ -37,6 +38,9 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     if verdicts:
         texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
         texts[f"{VERDICTS}.md"] = verdict_page(declaration, pd.DataFrame(verdicts))
+
+    if equal_fit := equal_fit_page(kept):
+        texts["equal_fit.md"] = equal_fit
 
     for file, text in texts.items():
         write_atomically(kept.results / "tables" / file, text)

@@ -12,12 +12,12 @@ from reporting.text.columns import Block
 WIDTH = 110  # characters of a line
 
 
-def page(title: str, blocks: Sequence[Block], notes: Iterable[str]) -> str:
+def page(title: str, blocks: Sequence[Block], notes: Iterable[str], corner: str = "activation") -> str:
     """A page with the blocks of a table, each below its heading, and the notes under them."""
     parts = [f"# {title}"]
     for block in blocks:
         parts += [f"## {block.heading}"] if block.heading else []
-        parts.append(pipe_table(block))
+        parts.append(pipe_table(block, corner))
     return "\n\n".join([*parts, *map(paragraph, notes)]) + "\n"
 
 
