@@ -8,9 +8,7 @@ from reporting.figures.drawing import WIDTH, add_legend, draw_against, draw_curv
 from reporting.look.palette import TRAINING_SETS
 from reporting.records.declaration import TrainingSets
 from reporting.records.groups import Group
-from reporting.records.kept_runs import KeptRuns, LeftOut, count_seeds
-
-FIT = {"accuracy on train": "train/accuracy", "macro-F1 on train": "train/macro_f1"}
+from reporting.records.kept_runs import FITS, KeptRuns, LeftOut, count_seeds
 
 
 @figure("figure2")
@@ -34,10 +32,10 @@ def draw_sparsity_by_fit(kept: KeptRuns) -> Figure:
     """A row of panels for each network of Figure 2, with a line for each run, from its first epoch to its last."""
     rows = _rows(kept)
     result = Figure(figsize=(WIDTH, 2.5 * len(rows) + 0.4), layout="constrained")
-    panels = result.subplots(len(rows), len(FIT), sharey=True, squeeze=False)
+    panels = result.subplots(len(rows), len(FITS), sharey=True, squeeze=False)
     for row, (sets, runs) in zip(panels, rows, strict=True):
         row[0].set(title=f"{sets.title}, {count_seeds(runs)}", ylabel="sparsity on test")
-        for axes, (name, column) in zip(row, FIT.items(), strict=True):
+        for axes, (name, column) in zip(row, FITS.items(), strict=True):
             draw_against(axes, runs, column, "test/sparsity")
             axes.set(xlabel=name, xlim=(0, 1), ylim=(-0.02, 1))
     add_legend(result, panels.flat, 4)

@@ -222,7 +222,8 @@ class Declaration(_Part):
     confidence: float = Field(gt=0, lt=1)  # of the intervals
     narrow: float = Field(gt=0)  # width below which an interval of a fraction shows that a number reproduces
     near: Nearness | None = None
-    fits: list[float] = []  # levels of accuracy and macro-F1 on train, of the table of sparsity at equal fit
+    fits: list[float] = []  # levels of accuracy and macro-F1 on train at which training sets are compared
+    equal_within: float = Field(default=0, ge=0)  # the largest difference of two such sparsities that is about equal
     tables: dict[str, Table]
     figures: Figures
     questions: list[Question] = []

@@ -14,6 +14,8 @@ from reporting.records.groups import Group, style_groups
 from reporting.records.runs import Runs
 from reporting.records.selection import Selection, refuse_missing_seeds, refuse_mixed_code, select_runs
 
+FITS = {"accuracy on train": "train/accuracy", "macro-F1 on train": "train/macro_f1"}  # columns of the curves
+
 
 class LeftOut(Exception):
     """One figure cannot be drawn, for the reason in the message; other figures are drawn."""
