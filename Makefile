@@ -38,7 +38,7 @@ demo: setup  ## 40 short trainings, tables, outputs/demo.html (2 minutes)
 	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
 ##@ Reproduce (SEEDS=21,42 runs only these seeds; DATA=FOLDER has the data sets)
-.PHONY: airline cifar100 cifar100_lt cifar100_seeds cifar100_lt_seeds cifar100_subset cifar100_subset_seeds
+.PHONY: airline cifar100 cifar100_lt cifar100_seeds cifar100_lt_seeds cifar100_subset subset_seeds
 .PHONY: cifar100_augmented noise_floor
 .PHONY: tiny_imagenet imagenet copy multi30k multi30k_seeds multi30k_early studied_networks
 
@@ -66,7 +66,7 @@ cifar100_subset: setup  ## a balanced subset, as large as the long-tailed set
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,brier,log
 	$(COLLECT) $@
 
-cifar100_subset_seeds: setup  ## one run on that subset, for more seeds
+subset_seeds: setup  ## one run on that subset, for more seeds
 	$(SWEEP) experiment=cifar100_subset $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned
 	$(COLLECT) cifar100_subset
 
