@@ -18,6 +18,8 @@ def runs_of(*curves):
         record = make_record(seed=seed, epochs=len(curve))
         for row, (accuracy, sparsity) in zip(record["curves"], curve, strict=True):
             row |= {"train/accuracy": accuracy, "train/macro_f1": accuracy / 2, "test/sparsity": sparsity}
+            if sparsity is None:
+                del row["test/sparsity"]
         records.append(as_read(record))
     return Runs(tuple(records))
 
@@ -43,7 +45,15 @@ def test_sparsity_is_interpolated_where_a_run_first_reaches_the_fit():
     assert sparsity_at_fit(runs, "train/macro_f1", 0.15).tolist() == pytest.approx([0.2, 0.4])
     for level in (0.05, 0.9):  # before the end of the first epoch, and never
         assert all(map(isnan, sparsity_at_fit(runs, "train/accuracy", level)))
-    assert sparsity_at_fit(runs, "train/other", 0.3).empty
+    assert sparsity_at_fit(runs, "train/other", 0.3).isna().tolist() == [True, True]
+
+
+def test_a_run_without_enough_measurements_has_no_sparsity_at_a_fit():
+    never, once = [(0.0, None), (0.4, None), (0.8, None)], [(0.4, 0.5)]
+    every_second = [(0.0, 0.2), (0.2, None), (0.4, 0.6), (0.6, None)]  # at the ends 0.1 and 0.5
+    runs = runs_of(never, once, every_second)
+    nan = float("nan")
+    assert sparsity_at_fit(runs, "train/accuracy", 0.3).tolist() == pytest.approx([nan, nan, 0.4], nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +87,11 @@ def test_only_sets_with_several_seeds_and_levels_that_every_seed_passes_are_comp
     assert "| 0.5 " not in page  # one of the slower runs passes it
     assert "| control" not in page
     assert page_of([0.4], long_tailed=tail, control=rises(0.5)) == page_of([0.4], balanced=slower) == ""
-    assert page_of([0.9], long_tailed=tail, balanced=slower) == ""
+    assert page_of([0.4], long_tailed=rises(0.5), balanced=slower, control=tail) == ""
+    assert page_of([0.9], long_tailed=tail, balanced=slower) == page_of([0.5], long_tailed=slower, control=tail) == ""
+
+
+def test_a_mean_is_over_all_seeds_or_not_shown():
+    slower = runs_of([(0.1, 0.1), (0.5, 0.4), (0.3, 0.5)], [(0.1, 0.1), (0.1, 0.1), (0.9, 0.5)])
+    page = page_of([0.5], long_tailed=rises(0.4, 0.6), balanced=slower, control=rises(0.4, 0.6))
+    assert [cell.strip() for cell in page.split("| 0.5 ")[1].split("|")[1:4]] == ["0.375", "–", "0.375"]
