@@ -25,7 +25,7 @@ _LEAST_ROWS, _LEAST_CLASSES = 256, 4096  # of a layer for which converting the w
 # sequences, which are the hardest to predict. No earlier call decides, so that a step can be repeated.
 _FIRST = [(5**0.5 - 1) / 2 * number % 1 for number in range(16)]
 _PART_BYTES = 1 << 25  # the size of a part of the product
-_LEAST_ROOM, _SPARSE = 64, 1 / 16  # the list of a row has room for 64 classes, or for this share of them
+_SPARSE = 1 / 16  # the share of the classes for which the list of a row has room
 _UNLISTED = 0.25  # the share of rows without a list above which the rest goes without screening
 
 
@@ -74,7 +74,7 @@ def screened_loss(
 
 def list_room(classes: int) -> int:
     """The room for the list of a row; a row that needs all of it gets no list."""
-    return max(_LEAST_ROOM, int(_SPARSE * classes))
+    return int(_SPARSE * classes)
 
 
 def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:

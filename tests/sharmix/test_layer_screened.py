@@ -119,6 +119,30 @@ def test_where_many_classes_are_near_the_call_soon_goes_without_screening(listed
     assert listed[1:] == [(16, 16), (40, 40), (40, 40), (3, 3)]  # nothing of the first call matters to the second
 
 
+@pytest.mark.parametrize(("dense", "goes_on"), [(4, True), (5, False)])
+def test_screening_goes_on_if_twelve_of_sixteen_rows_have_a_list(listed, dense, goes_on):
+    tensors, targets = layer(scale=4.0)
+    targets[3] = 5
+    tried = [int(place * TOKENS) for place in _layer_screened._FIRST]
+    with torch.no_grad():
+        tensors[0][tried[:dense]] *= 0.001
+    torch.testing.assert_close(*both(tensors, targets))
+    assert listed[0] == (16, 16 - dense)
+    assert (len(listed) > 1) == goes_on
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_tensors_may_be_views_of_every_second_number(listed, bias):
+    tensors, targets = layer(bias=bias)
+    spread = [None if one is None else torch.stack([one, one.square()], -1)[..., 0].detach() for one in tensors]
+    views = [None if one is None else one.requires_grad_() for one in spread]
+    assert not views[1].is_contiguous()
+    fused, whole = both(views, targets)
+    torch.testing.assert_close(fused, whole, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(gradients(fused, views), gradients(whole, views), rtol=5e-6, atol=1e-6)
+    assert sum(rows for _, rows in listed) > 0.4 * TOKENS
+
+
 @pytest.mark.parametrize("dense", [slice(0, 12), slice(0, 96, 6)], ids=["first", "of every sequence"])
 def test_dense_first_words_do_not_stop_screening(listed, dense):
     tensors, targets = layer(scale=4.0)

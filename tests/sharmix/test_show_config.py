@@ -57,13 +57,15 @@ def test_a_processor_without_avx512(printed, monkeypatch):
 
 
 @needs_kernel
-@pytest.mark.parametrize("instructions", ["amx_bf16", "avx512_bf16", "bf16", ""])
+@pytest.mark.parametrize("instructions", ["amx_bf16", "avx512_bf16", "bf16", "sve_bf16", ""])
 def test_whether_output_layers_are_screened(printed, monkeypatch, instructions):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True}, raising=False)
     lines = printed("CPU")
     assert ("output layers: screened by products in bfloat16" in lines) == bool(instructions)
     lacks = "not screening of output layers: this processor has no instructions for bfloat16"
     assert (lacks in lines) == (not instructions)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert lacks in printed("CPU")  # torch's products use no instructions without oneDNN
 
 
 def test_why_no_kernel_loads(printed, monkeypatch):
