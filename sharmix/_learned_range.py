@@ -152,7 +152,7 @@ def _count_step_without(module: nn.Module, left: Sequence[str]) -> None:
     if steps == 2:
         message = f"no optimizer has the learned {' and '.join(left)} of {type(module).__name__}, which get gradients"
         remedy = "give the optimizer both: [*network.parameters(), *criterion.parameters()]"
-        warnings.warn(f"{message}; {remedy}", stacklevel=3)
+        warnings.warn(f"{message}; {remedy}", stacklevel=7)  # past torch's own calls, to the optimizer's step
 
 
 def _project_in_closure(

@@ -42,13 +42,16 @@ def test_orders_that_no_optimizer_has_are_named_once_at_its_second_step():
                 criterion(layer(torch.ones(2, 4)), torch.tensor([0, 1])).backward()
                 for optimizer in optimizers:
                     optimizer.step()
-        return [str(one.message) for one in caught]
+        return caught
 
     layer = nn.Linear(4, 3)
     network = torch.optim.SGD(layer.parameters(), lr=0.1)
     forgotten = sharmix.SharMiXLoss(learned=True)
     (said,) = steps([network], forgotten)
-    assert said.startswith("no optimizer has the learned q and r of SharMiX, which get gradients; give the optimizer")
+    assert said.filename == __file__
+    assert str(said.message).startswith(
+        "no optimizer has the learned q and r of SharMiX, which get gradients; give the optimizer"
+    )
     assert steps([network], forgotten) == []
     in_turns = sharmix.SharMiXLoss(learned=True)
     assert steps([network, torch.optim.SGD(in_turns.parameters(), lr=0.1)], in_turns) == []
