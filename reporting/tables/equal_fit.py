@@ -1,5 +1,8 @@
 """Sparsity on test where training sets are learned equally well: the training sets of Figure 2 with several seeds."""
 
+from collections.abc import Mapping
+from itertools import product
+
 import numpy as np
 import pandas as pd
 
@@ -9,19 +12,21 @@ from reporting.records.runs import Runs
 from reporting.records.statistics import estimate, interval_beside
 from reporting.text.columns import Block, Column
 from reporting.text.markdown import page
-from reporting.text.number_formats import NOTHING, number, with_interval
+from reporting.text.number_formats import number, with_interval
 
 COMPARED = "long-tailed"  # with every other training set
 SPARSITY = "test/sparsity"
 
 
 def equal_fit_page(kept: KeptRuns) -> str:
-    """The page in Markdown, empty if nothing can be compared: for each network and measure of fit a table."""
+    """The page in Markdown, empty if nothing can be compared: a table for each two sets and measure of fit."""
     declaration, blocks = kept.declaration, []
     for row, groups in kept.training_sets:
         sets = {group.label: group.runs for group in groups if len(group.runs) > 1}
-        if COMPARED in sets and len(sets) > 1:
-            blocks += [_block(f"{row.title}, by {name}", fit, sets, declaration) for name, fit in FITS.items()]
+        if tail := sets.pop(COMPARED, None):
+            for (other, runs), (name, fit) in product(sets.items(), FITS.items()):
+                heading = f"{row.title}, {COMPARED} and {other}, by {name}"
+                blocks.append(_block(heading, fit, {COMPARED: tail, other: runs}, declaration))
     blocks = [block for block in blocks if block.rows]
     notes = [
         "SharMiX learns q and r by its Fenchel–Young loss. Shown is the share of exact zeros on test, mean over seeds, "
@@ -33,14 +38,14 @@ def equal_fit_page(kept: KeptRuns) -> str:
         "reaches this fit and the epoch before.",
         "Accuracy counts images, most of them of large classes in the long-tailed set of CIFAR-100; macro-F1 counts "
         "all classes alike. Tiny ImageNet's long-tailed set is sampled so that all classes come equally often.",
-        f"*Minus*: the sparsity of the {COMPARED} set minus that of the other, with Welch's interval "
+        f"*Difference*: the sparsity of the {COMPARED} set minus that of the other, with Welch's interval "
         f"({declaration.confidence:.0%}). *Sparser*, *denser*: the {COMPARED} output is, and the interval excludes 0. "
         f"*About equal*: the interval lies within ±{declaration.equal_within}, which is "
         f"{100 * declaration.equal_within:.0f} classes of 100. A good fit leaves fewer above 0: at a sparsity of 0.98 "
         "two, at 0.96 four. There read the numbers, not the words.",
-        f"{NOTHING}: not every seed reaches this fit after its first epoch. Rows without any difference are left out, "
-        "and training sets with one seed. All rows of a network come from the same few runs: several rows are no more "
-        "evidence than one. Repeat: make tables",
+        "Left out are training sets with one seed, and fits that not every seed of both sets reaches after its first "
+        "epoch. All rows of a network come from the same few runs: several rows are no more evidence than one. Repeat: "
+        "make tables",
     ]
     return page("Sparsity at equal fit, SharMiX learned", blocks, notes, corner="fit") if blocks else ""
 
@@ -60,27 +65,24 @@ def sparsity_at_fit(runs: Runs, fit: str, level: float) -> pd.Series:
     return pd.Series(found, dtype=float)
 
 
-def _block(heading: str, fit: str, sets: dict[str, Runs], declaration: Declaration) -> Block:
-    found = {name: [sparsity_at_fit(runs, fit, level) for level in declaration.fits] for name, runs in sets.items()}
-    means = {name: [number(values.mean(skipna=False), 3) for values in own] for name, own in found.items()}
-    differences = {
-        f"minus {name}": [_difference(*pair, declaration) for pair in zip(found[COMPARED], own, strict=True)]
-        for name, own in found.items()
-        if name != COMPARED
-    }
-    shown = [any(cell != NOTHING for cell in cells) for cells in zip(*differences.values(), strict=True)]
-    table = pd.DataFrame(means | differences, index=[str(level) for level in declaration.fits])[shown]
-    return Block(heading, list(table.index), [Column(str(name), list(own)) for name, own in table.items()])
+def _block(heading: str, fit: str, sets: Mapping[str, Runs], declaration: Declaration) -> Block:
+    """A row for each level of the fit that every seed of both sets passes."""
+    lines = {}
+    for level in declaration.fits:
+        pair = [sparsity_at_fit(runs, fit, level) for runs in sets.values()]
+        if not any(values.isna().any() for values in pair):
+            means = [number(values.mean(), 3) for values in pair]
+            lines[str(level)] = [*means, *_difference(*pair, declaration)]
+    table = pd.DataFrame.from_dict(lines, orient="index", columns=[*sets, "difference", "shown"])
+    return Block(heading, list(lines), [Column(str(title), list(cells)) for title, cells in table.items()])
 
 
-def _difference(first: pd.Series, second: pd.Series, declaration: Declaration) -> str:
-    """The difference of two means with its interval, and what it shows; nothing if a seed lacks its value."""
-    if first.isna().any() or second.isna().any():
-        return NOTHING
+def _difference(first: pd.Series, second: pd.Series, declaration: Declaration) -> tuple[str, str]:
+    """The difference of two means with its interval, and what it shows."""
     ours, other = (estimate(values, declaration.confidence) for values in (first, second))
     ends = interval_beside(ours, other.std, other.seeds, declaration.confidence)
     low, high = (end - other.mean for end in ends)
     shows = ["sparser"] if low > 0 else ["denser"] if high < 0 else []
     if max(-low, high) <= declaration.equal_within:
         shows.append("about equal")
-    return f"{with_interval(ours.mean - other.mean, low, high, 3, sign='+')}: {', '.join(shows) or 'not shown'}"
+    return with_interval(ours.mean - other.mean, low, high, 3, sign="+"), ", ".join(shows) or "not shown"
