@@ -36,13 +36,14 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
     losses = pd.read_csv(root / GPU_LOSSES).set_index(["rows", "classes", "scale", "dtype", "contender"])
     on_a_gpu = number(losses["median_ratio"][4096, 32000, 2.0, "float32", SHARMIX], 2)
     lines = {
-        "loss": "A **cheap loss over a large vocabulary**: where few of 32,000 logits are near the largest, loss and "
-        f"gradient take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one CPU core {measured}, and "
-        f"{on_a_gpu} on an H100 ([measured]({to_root}docs/speed.md#on-a-gpu-with-cuda)), in float32.",
-        "package": f"**{package}** times faster than the `entmax` package at its default, which sorts the 100 largest "
-        f"logits of a row: 1.5-entmax's loss of the same logits {measured}. A whole training step of translation takes "
-        f"{whole} times as long with the package {table}. Where it sorts whole rows, its loss takes {full_sort} times "
-        "as long as ours.",
+        "loss": "A **cheap loss over a large vocabulary**: where few of 32,000 logits are near the largest, the loss "
+        f"of {SHARMIX} and its gradient take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one CPU "
+        f"core {measured}, and {on_a_gpu} on an H100 ([measured]({to_root}docs/speed.md#on-a-gpu-with-cuda)), in "
+        "float32.",
+        "package": f"**{package}** times faster than `Entmax15Loss` of the `entmax` package at its default, which "
+        "sorts the 100 largest logits of a row, and more where these do not suffice: 1.5-entmax's loss of the same "
+        f"logits {measured}. A whole training step of translation takes {whole} times as long with the package "
+        f"{table}. Where it sorts whole rows, its loss takes {full_sort} times as long as ours.",
         "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of "
         f"ResNet-18 on CIFAR-100 with learned orders {table}.",
         "slow": f"**Slow**: the map {SHARMIX} takes {slow_small} times softmax's time where it is small (64 × 100), "
