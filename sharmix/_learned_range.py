@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from sharmix._arguments import Order, number
+from sharmix._caller import stacklevel
 from sharmix._private_torch import never_compiled
 
 ORDERS = (1.01, 2.0)  # the paper's appendix E.4
@@ -112,7 +113,9 @@ def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
     if not (lowest >= least * (1 - _ROUNDING) and highest <= bound):  # also true for NaN
         found = " to ".join(dict.fromkeys((f"{lowest:g}", f"{highest:g}")))
         then = "no forward pass takes it" if math.isnan(lowest) else "the nearest inside replaces it"
-        warnings.warn(f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; {then}", stacklevel=2)
+        warnings.warn(
+            f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; {then}", stacklevel=stacklevel()
+        )
 
 
 def _keep_in_range(module: nn.Module) -> None:
@@ -124,16 +127,25 @@ def _keep_in_range(module: nn.Module) -> None:
 def _watch_optimizers() -> None:
     # torch.compile must not trace the hooks: it would compile the optimizer's step again for each new or lost module.
     register_optimizer_step_pre_hook(never_compiled(_project_in_closure))
-    register_optimizer_step_post_hook(never_compiled(_project_owned))
+    register_optimizer_step_post_hook(never_compiled(_after_step))
+
+
+def _after_step(optimizer: Optimizer, *_: object) -> None:
+    for module, left in _project_owned(optimizer):
+        _count_step_without(module, left)
 
 
 @torch.no_grad()
-def _project_owned(optimizer: Optimizer, *_: object) -> None:
+def _project_owned(optimizer: Optimizer) -> list[tuple[nn.Module, list[str]]]:
     """Put the parameters of one optimizer into their ranges.
 
     Parameters of other optimizers do not change: a graph that is still to be differentiated may hold them.
+
+    Returns:
+        The modules of which the optimizer leaves out parameters with gradients, and the names of these.
     """
     owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    without = []
     for module in filter(None, (reference() for reference in _learning.copy())):
         left = []
         for name, parameter in _learned_parameters(module):
@@ -143,7 +155,8 @@ def _project_owned(optimizer: Optimizer, *_: object) -> None:
             elif parameter.grad is not None:
                 left.append(name)
         if left:
-            _count_step_without(module, left)
+            without.append((module, left))
+    return without
 
 
 def _count_step_without(module: nn.Module, left: Sequence[str]) -> None:
@@ -152,7 +165,7 @@ def _count_step_without(module: nn.Module, left: Sequence[str]) -> None:
     if steps == 2:
         message = f"no optimizer has the learned {' and '.join(left)} of {type(module).__name__}, which get gradients"
         remedy = "give the optimizer both: [*network.parameters(), *criterion.parameters()]"
-        warnings.warn(f"{message}; {remedy}", stacklevel=7)  # past torch's own calls, to the optimizer's step
+        warnings.warn(f"{message}; {remedy}", stacklevel=stacklevel())
 
 
 def _project_in_closure(

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import checked_number, classes_last
+from sharmix._caller import stacklevel
 from sharmix._operators.orders import checked_orders, is_concave, solving_dtype
 from sharmix._targets import check_targets, label_error, outside_classes
 
@@ -346,4 +347,4 @@ def _warn_of_few(classes: list[int], examples: int, coverage: Fraction) -> None:
         message = f"{needs} of a class, and {len(classes)} classes have fewer ({shown}): they are in every set"
     else:
         message = f"{needs}, and there are {examples}: the temperature is inf, and every set holds all classes"
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    warnings.warn(message, RuntimeWarning, stacklevel())

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sharmix._activation import Activation
 from sharmix._arguments import Order, may_read
-from sharmix._caller import current_caller
+from sharmix._caller import current_caller, stacklevel
 from sharmix._fenchel_young import LossOptions, checked_options
 from sharmix._targets import check_shape
 from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
@@ -84,8 +84,7 @@ class FenchelYoungLoss(nn.Module):
         rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)
         if rows.numel() and rows.shape[-1] > 1 and (rows >= 0).all() and ((rows.sum(-1) - 1).abs() < 1e-2).all():
             message = f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1"
-            stacklevel = 5  # past torch's own calls, to the caller's line
-            warnings.warn(f"{message}. Leave out the softmax before the loss.", UserWarning, stacklevel)
+            warnings.warn(f"{message}. Leave out the softmax before the loss.", UserWarning, stacklevel())
 
     def extra_repr(self) -> str:
         usual = {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}

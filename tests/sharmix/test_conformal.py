@@ -95,8 +95,11 @@ def test_a_row_that_the_map_makes_nan_has_nan_scores_and_no_sets():
 def test_too_few_examples_make_sets_of_all_classes_and_a_warning():
     z, y = labelled(9, 4)
     assert SupportPredictor().calibrate(z, y, 0.9).temperature < math.inf  # 10 · 0.9 is 9: enough, without a warning
-    with pytest.warns(RuntimeWarning, match=r"coverage=0.9 needs 9 calibration examples, and there are 8: .* is inf"):
+    with pytest.warns(
+        RuntimeWarning, match=r"coverage=0.9 needs 9 calibration examples, and there are 8: .* is inf"
+    ) as caught:
         predictor = SupportPredictor().calibrate(z[:8], y[:8], 0.9)
+    assert caught[0].filename == __file__
     assert predictor.sets(z).all()
 
 

@@ -91,8 +91,9 @@ def test_probabilities_in_place_of_logits_are_warned_of_once():
     y = torch.tensor([0, 1])
     for rows in (torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]]), torch.rand(2, 3).softmax(-1).bfloat16()):
         criterion = sharmix.SharMiXLoss()
-        with pytest.warns(UserWarning, match=r"SharMiXLoss are probabilities.*softmax"):
+        with pytest.warns(UserWarning, match=r"SharMiXLoss are probabilities.*softmax") as caught:
             criterion(rows, y)
+        assert caught[0].filename == __file__
         criterion(rows, y)
     for rows in (torch.tensor([[0.5, 0.75, -0.25], [1.0, 0.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]] * 2)):
         sharmix.SharMiXLoss()(rows, y)  # a warning would be an error

@@ -1,6 +1,7 @@
 """Learned parameters, however they are trained, copied or loaded: they move, and never leave their range."""
 
 import copy
+import linecache
 import pickle
 import re
 import warnings
@@ -48,15 +49,38 @@ def test_orders_that_no_optimizer_has_are_named_once_at_its_second_step():
     network = torch.optim.SGD(layer.parameters(), lr=0.1)
     forgotten = sharmix.SharMiXLoss(learned=True)
     (said,) = steps([network], forgotten)
-    assert said.filename == __file__
     assert str(said.message).startswith(
         "no optimizer has the learned q and r of SharMiX, which get gradients; give the optimizer"
     )
+    assert linecache.getline(said.filename, said.lineno).strip() == "optimizer.step()"
+    torch.optim.lr_scheduler.StepLR(network, 1)  # puts a call of its own around the step
+    (said,) = steps([network], sharmix.SharMiXLoss(learned=True))
+    assert linecache.getline(said.filename, said.lineno).strip() == "optimizer.step()"
     assert steps([network], forgotten) == []
     in_turns = sharmix.SharMiXLoss(learned=True)
     assert steps([network, torch.optim.SGD(in_turns.parameters(), lr=0.1)], in_turns) == []
     frozen = sharmix.SharMiXLoss(learned=True).requires_grad_(False)
     assert steps([network], frozen) == []
+
+
+def test_a_step_that_computes_the_loss_several_times_leaves_orders_out_once():
+    layer, criterion = nn.Linear(4, 3), sharmix.SharMiXLoss(learned=True)
+    network, orders = torch.optim.LBFGS(layer.parameters(), max_iter=5), torch.optim.SGD(criterion.parameters(), lr=0.1)
+
+    def closure():
+        loss = criterion(layer(torch.ones(2, 4)), torch.tensor([0, 1]))
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        network.step(closure)
+        orders.step()
+    criterion = sharmix.SharMiXLoss(learned=True)
+    network.step(closure)
+    with pytest.warns(UserWarning, match="no optimizer has the learned q and r") as caught:
+        network.step(closure)
+    (said,) = caught
+    assert linecache.getline(said.filename, said.lineno).strip() == "network.step(closure)"
 
 
 def test_a_learned_state_for_fixed_orders_says_how_to_build_them():

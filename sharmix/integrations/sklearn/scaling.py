@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
+from sharmix._caller import stacklevel
 from sharmix._targets import label_error, outside_classes
 from sharmix.functional import sharmix
 from sharmix.integrations.sklearn._weights import checked_weights
@@ -109,7 +110,7 @@ class SharMiXScaling(BaseEstimator):
             end = f"temperature {self.temperature_:.3g} is an end of what the fit looks at"
             problem = f"{end}: these {len(z)} examples do not determine it; give more examples, or a temperature"
         if problem:
-            warnings.warn(problem, ConvergenceWarning, stacklevel=3)  # past torch's decorator
+            warnings.warn(problem, ConvergenceWarning, stacklevel())
         return self
 
     def transform(self, logits: ArrayLike) -> NDArray[np.float64]:
