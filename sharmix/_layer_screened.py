@@ -60,8 +60,8 @@ def screened_loss(
 
     Rows with many classes near the largest logit are computed as there, and so are all that follow many such rows.
     """
-    hidden, weight, targets = layer.hidden.contiguous(), layer.weight.contiguous(), layer.targets.contiguous()
-    bias = None if layer.bias is None else layer.bias.contiguous()
+    hidden, weight, bias, targets = layer
+    weight, bias = weight.contiguous(), None if bias is None else bias.contiguous()
     layer = OutputLayer(hidden, weight, bias, targets)
     checked_classes(targets, len(weight), ignore_index)
     sums = LayerSums(loss, layer, wanted, parameters, sparse_grad)

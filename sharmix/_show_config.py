@@ -39,7 +39,7 @@ def _cpu_facts() -> dict[str, str]:
     for kernel, instructions in _INSTRUCTION_SETS.items():
         if kernel == loaded:
             screens = {"output layers": "screened by products in bfloat16"}
-            lacks = {"not screening of output layers": "this processor has no instructions for bfloat16"}
+            lacks = {"not screening of output layers": "torch uses no instructions for bfloat16 on this processor"}
             return facts | {"instruction set": instructions} | (screens if has_bfloat16() else lacks)
         facts[f"not {instructions}"] = _why_not(kernel)
     return facts

@@ -189,7 +189,8 @@ def test_what_blocks_cannot_do_is_computed_whole(compute):
     torch.testing.assert_close(batched, compute("whole", query, key, value, "entmax"))
 
 
-# What torch allocates, not what the process holds: the system gives and takes pages as it likes.
+# What torch allocates, not what the process holds, because the system gives and takes pages as it likes. What the
+# kernels allocate themselves does not count.
 def test_scores_of_many_queries_are_not_all_in_memory(tmp_path):
     count = 8192
     query, key, value = (torch.randn(1, 1, count, 8, requires_grad=True) for _ in range(3))
@@ -197,6 +198,6 @@ def test_scores_of_many_queries_are_not_all_in_memory(tmp_path):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         sharmix.attention(query, key, value, "entmax", mask).sum().backward()
     profile.export_chrome_trace(str(tmp_path / "trace.json"))
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     allocated = [event["args"]["Total Allocated"] for event in events if event.get("name") == "[memory]"]
-    assert max(allocated) - allocated[0] < count**2 * 4 / 16  # a sixteenth of all scores, in bytes
+    assert max(allocated) - allocated[0] < count**2 * 4 / 32  # a part of all scores, in bytes

@@ -60,12 +60,13 @@ def test_a_processor_without_avx512(printed, monkeypatch):
 @pytest.mark.parametrize("instructions", ["amx_bf16", "avx512_bf16", "bf16", "sve_bf16", ""])
 def test_whether_output_layers_are_screened(printed, monkeypatch, instructions):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True}, raising=False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     lines = printed("CPU")
     assert ("output layers: screened by products in bfloat16" in lines) == bool(instructions)
-    lacks = "not screening of output layers: this processor has no instructions for bfloat16"
+    lacks = "not screening of output layers: torch uses no instructions for bfloat16 on this processor"
     assert (lacks in lines) == (not instructions)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert lacks in printed("CPU")  # torch's products use no instructions without oneDNN
+    assert lacks in printed("CPU")  # without oneDNN torch has no products that use them
 
 
 def test_why_no_kernel_loads(printed, monkeypatch):
