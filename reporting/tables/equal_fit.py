@@ -19,7 +19,7 @@ SPARSITY = "test/sparsity"
 
 
 def equal_fit_page(kept: KeptRuns) -> str:
-    """The page in Markdown, empty if nothing can be compared: a table for each two sets and measure of fit."""
+    """The page in Markdown: the long-tailed set with each other one, by each measure of fit. Empty if there is none."""
     declaration, blocks = kept.declaration, []
     for row, groups in kept.training_sets:
         sets = {group.label: group.runs for group in groups if len(group.runs) > 1}
@@ -36,13 +36,13 @@ def equal_fit_page(kept: KeptRuns) -> str:
         "Metrics on train are measured while an epoch trains, so the fit at the end of an epoch is taken as the mean "
         "of this epoch's and the next one's. The sparsity at a fit is interpolated between the first epoch that "
         "reaches this fit and the epoch before.",
-        "Accuracy counts images, most of them of large classes in the long-tailed set of CIFAR-100; macro-F1 counts "
-        "all classes alike. Tiny ImageNet's long-tailed set is sampled so that all classes come equally often.",
+        "Accuracy counts images as often as they are drawn: where large classes have most of them, it is mostly "
+        "theirs. Macro-F1 counts all classes alike.",
         f"*Difference*: the sparsity of the {COMPARED} set minus that of the other, with Welch's interval "
         f"({declaration.confidence:.0%}). *Sparser*, *denser*: the {COMPARED} output is, and the interval excludes 0. "
         f"*About equal*: the interval lies within ±{declaration.equal_within}, which is "
-        f"{100 * declaration.equal_within:.0f} classes of 100. A good fit leaves fewer above 0: at a sparsity of 0.98 "
-        "two, at 0.96 four. There read the numbers, not the words.",
+        f"{100 * declaration.equal_within:.0f} of 100 classes. A good fit leaves fewer above 0: at a sparsity of 0.98 "
+        "two, at 0.96 four. There read the numbers, not the words. *Not shown*: none of these.",
         "Left out are training sets with one seed, and fits that not every seed of both sets reaches after its first "
         "epoch. All rows of a network come from the same few runs: several rows are no more evidence than one. Repeat: "
         "make tables",
@@ -73,8 +73,8 @@ def _block(heading: str, fit: str, sets: Mapping[str, Runs], declaration: Declar
         if not any(values.isna().any() for values in pair):
             means = [number(values.mean(), 3) for values in pair]
             lines[str(level)] = [*means, *_difference(*pair, declaration)]
-    table = pd.DataFrame.from_dict(lines, orient="index", columns=[*sets, "difference", "shown"])
-    return Block(heading, list(lines), [Column(str(title), list(cells)) for title, cells in table.items()])
+    columns = zip([*sets, "difference", "shown"], zip(*lines.values(), strict=True), strict=bool(lines))
+    return Block(heading, list(lines), [Column(title, list(cells)) for title, cells in columns])
 
 
 def _difference(first: pd.Series, second: pd.Series, declaration: Declaration) -> tuple[str, str]:

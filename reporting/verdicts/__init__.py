@@ -42,7 +42,7 @@ names: test, but for Table 4's accuracies on train. The same rule on the other s
 Our interval ({declaration.confidence:.0%}) is that of the difference between two means, theirs and ours, drawn around \
 ours. Theirs is a mean over {declaration.published_runs} runs, as the paper says. Where it prints a deviation, the \
 interval is Welch's with that deviation. Where it prints none, as for sparsity and for CIFAR-100, theirs is taken to \
-vary as ours does, and the interval is Student's with one degree of freedom less than we have seeds. Intervals of \
+vary as ours does, and the interval is Student's, with one degree of freedom fewer than seeds of ours. Intervals of \
 fractions are cut at 0 and at 1.""",
         """\
 A published number is **open**, too, where some run has not trained as many epochs yet. It is never compared with a \

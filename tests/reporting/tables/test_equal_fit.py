@@ -81,6 +81,11 @@ def test_a_difference_says_what_its_interval_shows(mean, spread, difference, sho
     assert rows_of(page, "control, by macro-F1 on train") == [["0.3", *row]]
 
 
+def test_sets_may_have_different_numbers_of_seeds():
+    page = page_of([0.6], long_tailed=rises(0.4, 0.6), control=rises(0.2, 0.4, 0.6))
+    assert rows_of(page, "control, by accuracy on train")[0][1:4] == ["0.500", "0.400", "+0.100 [−0.398, +0.598]"]
+
+
 def test_equal_runs_of_both_sets_are_about_equal():
     page = page_of([0.6], long_tailed=rises(0.6, 0.6), control=rises(0.6, 0.6))
     (row,) = rows_of(page, "control, by accuracy on train")
