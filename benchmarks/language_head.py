@@ -30,14 +30,14 @@ from sharmix import _layer_screened, linear_fenchel_young_loss
 ORDERS = 1.5, 1.5, 1.0  # of 1.5-entmax
 BASELINE, UNSCREENED, SCREENED, PRODUCT = "cross-entropy", "not screened", "screened", "the product of screening alone"
 _ABOUT = (
-    "The output layer of SmolLM2, of {words:,} words, forward and backward for {tokens:,} tokens of Python's manual "
-    "on one thread: with cross-entropy, in float32, under bfloat16 autocast and as torch's `linear_cross_entropy`; "
-    "and `linear_fenchel_young_loss` of 1.5-entmax, as it computes all logits and as it screens them "
-    "([how](../../docs/math.md), section 9). *Head*: as softmax trained it, or tuned alone by 1.5-entmax in {steps} "
-    "steps of {batch} tokens. *Time*: relative to cross-entropy; the median of {rounds} rounds (lowest–highest), or "
-    "without a range the fastest of three calls that take {slow_seconds:g} s or more. *Memory*: MiB at the peak of "
-    "one call, without the weights and their gradients; it differs by tens of MiB between calls. Screening needs "
-    "instructions for bfloat16. {instructions}"
+    "The output layer of SmolLM2, of {words:,} words, forward and backward for {tokens:,} tokens of Python's manual on "
+    "one thread: with cross-entropy, in float32, under bfloat16 autocast and as torch's `linear_cross_entropy`; and "
+    "`linear_fenchel_young_loss` of 1.5-entmax, as it computes all logits and as it screens them "
+    "([how](../../docs/math.md#9-which-classes-of-an-output-layer-can-matter)). *Head*: as softmax trained it, or "
+    "tuned alone by 1.5-entmax in {steps} steps of {batch} tokens. *Time*: relative to cross-entropy; the median of "
+    "{rounds} rounds (lowest–highest), or without a range the fastest of three calls that take {slow_seconds:g} s or "
+    "more. *Memory*: MiB at the peak of one call, without the weights and their gradients; it differs by tens of MiB "
+    "between calls. Screening needs instructions for bfloat16. {instructions}"
 )
 _WITHOUT = "This processor has none: here screening is forced, and its product is slow."
 _FOUND = (
