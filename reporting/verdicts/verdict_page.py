@@ -14,7 +14,8 @@ NOT_COUNTED = """\
 Each published number is counted once: two rows of Table 3 are also rows of Table 1. A difference between a row and \
 another, or the mean of others, counts beside their own numbers; where the paper does not print it, it is that of the \
 printed numbers. Zeros of softmax are not counted, because softmax has no others. Table 6 is not counted, because \
-times and memory belong to a machine ([ours](../benchmarks/table6.md)), and neither is Figure 2, which needs ImageNet."""
+times and memory belong to a machine ([ours](../benchmarks/table6.md)), and neither is Figure 2, which needs \
+ImageNet."""
 
 
 def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
