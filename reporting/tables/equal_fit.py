@@ -73,8 +73,9 @@ def _block(heading: str, fit: str, sets: Mapping[str, Runs], declaration: Declar
         if not any(values.isna().any() for values in pair):
             means = [number(values.mean(), 3) for values in pair]
             lines[str(level)] = [*means, *_difference(*pair, declaration)]
-    columns = zip([*sets, "difference", "shown"], zip(*lines.values(), strict=True), strict=bool(lines))
-    return Block(heading, list(lines), [Column(title, list(cells)) for title, cells in columns])
+    titles = [*sets, "difference", "shown"]
+    columns = [Column(title, [cells[place] for cells in lines.values()]) for place, title in enumerate(titles)]
+    return Block(heading, list(lines), columns)
 
 
 def _difference(first: pd.Series, second: pd.Series, declaration: Declaration) -> tuple[str, str]:
