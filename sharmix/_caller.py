@@ -1,6 +1,5 @@
 """How torch runs the code that calls a map or loss. A public function asks once, and passes the answer on."""
 
-import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -70,11 +69,3 @@ def current_caller() -> Caller:
 def is_last_derivative(grad: Any) -> bool:
     """Whether an implementation can read the gradient of a backward pass, and nobody will differentiate its result."""
     return not torch.is_grad_enabled() and _private_torch.is_plain_call() and _private_torch.is_plain_tensor(grad)
-
-
-def stacklevel() -> int:
-    """For a warning of the function that calls this one: the first frame outside of torch and this library."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("sharmix", "torch"):
-        level, frame = level + 1, frame.f_back
-    return level

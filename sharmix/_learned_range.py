@@ -2,7 +2,6 @@
 
 import functools
 import math
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 from weakref import ref
@@ -12,8 +11,8 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from sharmix._arguments import Order, number
-from sharmix._caller import stacklevel
 from sharmix._private_torch import never_compiled
+from sharmix._warn import warn
 
 ORDERS = (1.01, 2.0)  # the paper's appendix E.4
 RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}  # half-open
@@ -113,9 +112,7 @@ def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
     if not (lowest >= least * (1 - _ROUNDING) and highest <= bound):  # also true for NaN
         found = " to ".join(dict.fromkeys((f"{lowest:g}", f"{highest:g}")))
         then = "no forward pass takes it" if math.isnan(lowest) else "the nearest inside replaces it"
-        warnings.warn(
-            f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; {then}", stacklevel=stacklevel()
-        )
+        warn(f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; {then}")
 
 
 def _keep_in_range(module: nn.Module) -> None:
@@ -165,7 +162,7 @@ def _count_step_without(module: nn.Module, left: Sequence[str]) -> None:
     if steps == 2:
         message = f"no optimizer has the learned {' and '.join(left)} of {type(module).__name__}, which get gradients"
         remedy = "give the optimizer both: [*network.parameters(), *criterion.parameters()]"
-        warnings.warn(f"{message}; {remedy}", stacklevel=stacklevel())
+        warn(f"{message}; {remedy}")
 
 
 def _project_in_closure(

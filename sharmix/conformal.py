@@ -6,7 +6,6 @@ TorchCP takes the score as a function: `SplitPredictor(functools.partial(support
 """
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,9 +16,9 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import checked_number, classes_last
-from sharmix._caller import stacklevel
 from sharmix._operators.orders import checked_orders, is_concave, solving_dtype
 from sharmix._targets import check_targets, label_error, outside_classes
+from sharmix._warn import warn
 
 __all__ = ["SupportPredictor", "support_scores"]
 
@@ -347,4 +346,4 @@ def _warn_of_few(classes: list[int], examples: int, coverage: Fraction) -> None:
         message = f"{needs} of a class, and {len(classes)} classes have fewer ({shown}): they are in every set"
     else:
         message = f"{needs}, and there are {examples}: the temperature is inf, and every set holds all classes"
-    warnings.warn(message, RuntimeWarning, stacklevel())
+    warn(message, RuntimeWarning)

@@ -1,6 +1,5 @@
 """The losses as modules, with the arguments of `torch.nn.CrossEntropyLoss`."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -8,9 +7,10 @@ from torch import Tensor, nn
 
 from sharmix._activation import Activation
 from sharmix._arguments import Order, may_read
-from sharmix._caller import current_caller, stacklevel
+from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, checked_options
 from sharmix._targets import check_shape
+from sharmix._warn import warn
 from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation
@@ -84,7 +84,7 @@ class FenchelYoungLoss(nn.Module):
         rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)
         if rows.numel() and rows.shape[-1] > 1 and (rows >= 0).all() and ((rows.sum(-1) - 1).abs() < 1e-2).all():
             message = f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1"
-            warnings.warn(f"{message}. Leave out the softmax before the loss.", UserWarning, stacklevel())
+            warn(f"{message}. Leave out the softmax before the loss.")
 
     def extra_repr(self) -> str:
         usual = {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}

@@ -3,7 +3,6 @@
 import functools
 import importlib
 import importlib.util
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from sharmix._operators import any_device, cpu
 from sharmix._operators.orders import Orders, Slopes
+from sharmix._warn import warn
 
 Backend = Literal["c++", "triton", "torch"]
 
@@ -158,4 +158,4 @@ def _warn_once(device: torch.device) -> None:
     if device.type == "cpu" and not is_plain_torch() and not _warned:
         _warned = True
         message = "sharmix has no compiled kernel that loads here: plain torch computes, several times slower"
-        warnings.warn(f"{message}. python -m sharmix says what is missing.", RuntimeWarning, stacklevel=2)
+        warn(f"{message}. python -m sharmix says what is missing.", RuntimeWarning)

@@ -1,6 +1,5 @@
 """A linear classifier trained by the Fenchel–Young loss of its output activation."""
 
-import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Literal, Self
@@ -17,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import Tensor
 
 from sharmix._activation import Activation
-from sharmix._caller import stacklevel
+from sharmix._warn import warn
 from sharmix.activations import SharMiX
 from sharmix.integrations.sklearn import _linear_model
 from sharmix.integrations.sklearn._linear_model import Objective, class_logits
@@ -116,7 +115,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if not found.success:
             stopped = f"L-BFGS stopped after {self.n_iter_} iterations before it reached tol={self.tol}"
             remedy = f"increase max_iter={self.max_iter}, or scale the features"
-            warnings.warn(f"{stopped}; {remedy}", ConvergenceWarning, stacklevel())
+            warn(f"{stopped}; {remedy}", ConvergenceWarning)
         return self
 
     def decision_function(self, X: Any) -> Array:

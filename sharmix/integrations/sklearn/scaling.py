@@ -1,7 +1,6 @@
 """Calibration of logits: the temperature, q and r of SharMiX, fitted to examples."""
 
 import math
-import warnings
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -14,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from sharmix._caller import stacklevel
 from sharmix._targets import label_error, outside_classes
+from sharmix._warn import warn
 from sharmix.functional import sharmix
 from sharmix.integrations.sklearn._weights import checked_weights
 
@@ -110,7 +109,7 @@ class SharMiXScaling(BaseEstimator):
             end = f"temperature {self.temperature_:.3g} is an end of what the fit looks at"
             problem = f"{end}: these {len(z)} examples do not determine it; give more examples, or a temperature"
         if problem:
-            warnings.warn(problem, ConvergenceWarning, stacklevel())
+            warn(problem, ConvergenceWarning)
         return self
 
     def transform(self, logits: ArrayLike) -> NDArray[np.float64]:
