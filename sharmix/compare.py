@@ -10,6 +10,7 @@ random, fits temperatures, orders and sets; the other half measures. Files are
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -27,7 +28,7 @@ from sharmix.conformal import SupportPredictor, checked_labels, rank_of
 
 FITTED = 1000  # examples at most that fit temperatures and orders; more change little and take time
 ORDERS = 1.25, 1.5, 1.75, 2.0  # from which SharMiX's are chosen
-RESAMPLES, CONFIDENCE = 1000, 0.95  # of the bootstrap over examples
+DEVIATIONS = 1.96  # standard errors in half of a 95 % interval
 EXPONENTS = 1.5  # of 10, up to which temperatures are tried, both ways
 WIDTH = 79  # characters of a line
 
@@ -54,15 +55,14 @@ class Output(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A mean over examples, and its interval by the bootstrap."""
+    """A mean over examples, and half of the width of its 95 % interval."""
 
     mean: float
-    low: float
-    high: float
+    half: float
 
     def __str__(self) -> str:
         digits = 3 if abs(self.mean) < 10 else 1
-        return f"{self.mean:.{digits}f} ±{(self.high - self.low) / 2:.{digits}f}"
+        return f"{self.mean:.{digits}f} ±{self.half:.{digits}f}"
 
 
 def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0) -> str:
@@ -76,7 +76,7 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
         logits: [examples, classes], of examples that the network was not trained on.
         labels: class indices [examples] of an integer type.
         coverage: the least probability that a set contains the label, 0 < coverage < 1.
-        seed: of the halves and of the bootstrap.
+        seed: of the halves.
 
     Raises:
         TypeError, ValueError: a shape, label, logit or the coverage is not allowed, or the examples are too few for it.
@@ -99,8 +99,8 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
         raise ValueError("the logits hold a number that is not finite in float32")
     if len(logits) and (logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-2).all():
         raise ValueError("the logits are probabilities: each row is >= 0 and sums to 1; give what the softmax gets")
-    generator = torch.Generator().manual_seed(seed)
-    fitting, measuring = torch.randperm(len(logits), generator=generator).tensor_split(2)
+    drawn = torch.randperm(len(logits), generator=torch.Generator().manual_seed(seed))
+    fitting, measuring = drawn.tensor_split(2)
     fitted, measured = (Half(logits[half], labels[half]) for half in (fitting, measuring))
     rank = rank_of(len(fitting), Fraction(str(float(coverage))))
     if rank > len(fitting):
@@ -110,7 +110,7 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
         *_softmax_outputs(fitted, measured.logits, rank, scale),
         *_sparse_outputs(fitted, measured.logits, coverage, scale),
     ]
-    return _report(outputs, measured, coverage, generator)
+    return _report(outputs, measured, coverage)
 
 
 def _softmax_outputs(fitted: Half, logits: Tensor, rank: int, scale: float) -> list[Output]:
@@ -169,16 +169,12 @@ def _brier(p: Tensor, half: Half) -> Tensor:
     return (p.square().sum(-1) - 2 * half.of_labels(p) + 1).double()
 
 
-def _bootstrap(values: Tensor, draws: Tensor) -> Interval:
-    means, tail = values[draws].mean(-1), (1 - CONFIDENCE) / 2
-    low, high = means.quantile(torch.tensor([tail, 1 - tail], dtype=means.dtype)).tolist()
-    return Interval(values.mean().item(), low, high)
+def _interval(values: Tensor) -> Interval:
+    return Interval(values.mean().item(), DEVIATIONS * values.std().item() / math.sqrt(len(values)))
 
 
-def _report(outputs: Sequence[Output], measured: Half, coverage: float, generator: torch.Generator) -> str:
+def _report(outputs: Sequence[Output], measured: Half, coverage: float) -> str:
     """The table and the advice."""
-    count = len(measured.labels)
-    draws = torch.randint(count, (RESAMPLES, count), generator=generator)
     rows, briers = [["output", "Brier", "log loss", "at 0", "set size", "coverage"]], {}
     for name, p, sets in outputs:
         cells = [name, *["–"] * 5]
@@ -186,28 +182,28 @@ def _report(outputs: Sequence[Output], measured: Half, coverage: float, generato
             of_label, briers[name] = measured.of_labels(p), _brier(p, measured)
             missed = (of_label == 0).double().mean().item()
             log_loss = "infinite" if missed else f"{of_label.log().mean().neg().item():.3f}"
-            cells[1:4] = str(_bootstrap(briers[name], draws)), log_loss, f"{100 * missed:.1f} %"
+            cells[1:4] = str(_interval(briers[name])), log_loss, f"{100 * missed:.1f} %"
         if sets is not None:
             covered = measured.of_labels(sets).double().mean().item()
-            cells[4:] = str(_bootstrap(sets.sum(-1).double(), draws)), f"{covered:.3f}"
+            cells[4:] = str(_interval(sets.sum(-1).double())), f"{covered:.3f}"
         rows.append(cells)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-    accuracy = _bootstrap((measured.logits.argmax(-1) == measured.labels).double(), draws)
-    about = f"{count} examples measured, the others fitted; accuracy {accuracy}; sets of a coverage of {coverage:g}; "
-    about += f"± half of the {CONFIDENCE:.0%} interval over the measured examples. At 0: labels of probability 0."
+    accuracy = _interval((measured.logits.argmax(-1) == measured.labels).double())
+    about = f"{len(measured.labels)} examples measured, the others fitted; accuracy {accuracy}; sets of a coverage of "
+    about += f"{coverage:g}; ± half of the 95 % interval over the measured examples. At 0: labels of probability 0."
     on_sets = "Sets: no advice. What the rows are, and how to choose sets: docs/tutorials/does_it_help.md"
-    return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers, draws), WIDTH), fill(on_sets, WIDTH)])
+    return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers), WIDTH), fill(on_sets, WIDTH)])
 
 
-def _advice(briers: dict[str, Tensor], draws: Tensor) -> str:
+def _advice(briers: dict[str, Tensor]) -> str:
     """Of softmax and of SharMiX, whose orders the other half chose: α-entmax and sparsemax are among them."""
     (dense, of_softmax), *_, (sparse, of_sharmix) = briers.items()
-    gain = _bootstrap(of_sharmix - of_softmax, draws)
-    found = f"{gain.mean:+.3f} Brier [{gain.low:+.3f}, {gain.high:+.3f}]"
-    if gain.high < 0:
+    mean, half = _interval(of_sharmix - of_softmax)
+    found = f"{mean:+.3f} Brier [{mean - half:+.3f}, {mean + half:+.3f}]"
+    if mean + half < 0:
         return f"Probabilities: {sparse} is better than {dense} ({found})."
-    verdict = "is behind" if gain.low > 0 else "is not shown to be better"
+    verdict = "is behind" if mean - half > 0 else "is not shown to be better"
     return f"Probabilities: keep {dense}; {sparse} {verdict} ({found})."
 
 
@@ -268,7 +264,7 @@ def main() -> None:
     parser.add_argument("logits", type=Path, help="[examples, classes]")
     parser.add_argument("labels", type=Path, help="class indices [examples], from 0")
     parser.add_argument("--coverage", type=float, default=0.9, help="of the sets; 0.9 by default")
-    parser.add_argument("--seed", type=int, default=0, help="of the halves and of the bootstrap; 0 by default")
+    parser.add_argument("--seed", type=int, default=0, help="of the halves; 0 by default")
     options = parser.parse_args()
     try:
         logits, labels = read(options.logits), read(options.labels)

@@ -65,7 +65,9 @@ def test_the_numbers_of_softmax_are_those_of_scipy_and_numpy():
     for of, scores in (("k most probable", (-p).argsort(-1).argsort(-1)), ("LAC", 1 - p), ("APS", before)):
         own = np.sort(scores[fitting, y[fitting]])
         sizes = (scores[measuring] <= own[int(np.ceil(1501 * 0.9)) - 1]).sum(-1)
-        assert float(rows[f"softmax, {of}"][-2].split()[0]) == pytest.approx(sizes.mean(), rel=0.02), of
+        mean, half = map(float, rows[f"softmax, {of}"][-2].split("±"))
+        assert mean == pytest.approx(sizes.mean(), rel=0.02), of
+        assert half == pytest.approx(1.96 * sizes.std(ddof=1) / len(sizes) ** 0.5, rel=0.02, abs=1e-3), of
 
 
 def test_sets_cover_what_is_asked_for_and_no_more():
