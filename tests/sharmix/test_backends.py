@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._operators import alpha_relu, autograd, cpu
+from sharmix._operators import alpha_relu, autograd, backend, cpu
 from tests.sharmix.cases import for_every
 from tests.sharmix.conftest import needs_kernel
 
@@ -85,6 +85,17 @@ def test_logits_so_large_or_a_temperature_so_small_that_one_unit_of_rounding_dec
     gradients = torch.autograd.grad(p.square().sum() + loss, values)[0]
     assert loss.isfinite()
     assert gradients.isfinite().all()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_missing_kernel_is_told_once_at_the_users_line(compiled, monkeypatch):
+    monkeypatch.setattr(cpu, "kernel", None)
+    monkeypatch.setattr(backend, "_warned", False)
+    sparsemax = torch.compile(sharmix.sparsemax, backend="eager") if compiled else sharmix.sparsemax
+    with pytest.warns(RuntimeWarning, match="no compiled kernel") as warned:
+        sparsemax(logits())
+    sparsemax(logits())  # a second warning would be an error
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_what_lies_on_another_device_is_refused():

@@ -151,16 +151,15 @@ with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     p = sharmix.sharmix(torch.tensor({z.tolist()}))
     sharmix.sharmix(torch.zeros(2, 3))
-print(json.dumps([sharmix.__file__, sharmix.backend(), [[str(w.message), w.filename] for w in told], p.tolist()]))
+print(json.dumps([sharmix.__file__, sharmix.backend(), [str(w.message) for w in told], p.tolist()]))
 """
     python = (sys.executable, "-S")  # without site, whose editable installation would find this checkout
     paths = {"PYTHONPATH": os.pathsep.join([str(target), sysconfig.get_path("purelib")])}
     file, backend, told, p = json.loads(run(*python, "-c", script, cwd=tmp_path, **paths))
     assert file.startswith(str(target))
     assert backend == "torch"
-    ((message, line_of),) = told
-    assert "no compiled kernel" in message
-    assert line_of == "<string>"  # the script above
+    assert len(told) == 1
+    assert "no compiled kernel" in told[0]
     torch.testing.assert_close(torch.tensor(p), sharmix.sharmix(z), rtol=1e-6, atol=1e-7)
 
     (target / "sharmix" / f"_kernel_baseline{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"not a library")

@@ -17,7 +17,8 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -124,6 +125,9 @@ def test_a_fit_that_stops_early_warns():
         ours = FenchelYoungClassifier(max_iter=3).fit(*blobs())
     assert warned[0].filename == __file__
     assert ours.n_iter_ == 3
+    with pytest.warns(ConvergenceWarning) as warned:
+        cross_val_score(make_pipeline(ours), *blobs())
+    assert warned[0].filename == __file__
 
 
 X, Y = blobs()
