@@ -28,7 +28,8 @@ from sharmix.conformal import SupportPredictor, checked_labels, rank_of
 
 FITTED = 1000  # examples at most that fit temperatures and orders; more change little and take time
 ORDERS = 1.25, 1.5, 1.75, 2.0  # from which SharMiX's are chosen
-DEVIATIONS = 1.96  # standard errors in half of a 95 % interval
+LEAST = 20  # examples of a half, with fewer of which intervals mean little
+STANDARD_ERRORS = 1.96  # in the margin of a 95 % interval
 EXPONENTS = 1.5  # of 10, up to which temperatures are tried, both ways
 WIDTH = 79  # characters of a line
 
@@ -55,31 +56,31 @@ class Output(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A mean over examples, and half of the width of its 95 % interval."""
+    """A mean over examples, and the margin of its 95 % interval: mean ± margin."""
 
     mean: float
-    half: float
+    margin: float
 
     def __str__(self) -> str:
         digits = 3 if abs(self.mean) < 10 else 1
-        return f"{self.mean:.{digits}f} ±{self.half:.{digits}f}"
+        return f"{self.mean:.{digits}f} ±{self.margin:.{digits}f}"
 
 
 def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0) -> str:
     """A table of outputs and of sets of classes, and one sentence of advice on probabilities.
 
     Temperatures and SharMiX's orders are those of the least Brier score Σₖ (pₖ − yₖ)², and sets are split conformal
-    ones, both of one half of the examples. The other half gives the numbers, with half of the width of their 95 %
-    intervals over these examples.
+    ones, both of one half of the examples. The other half gives the numbers, with the margins of their 95 % intervals
+    over these examples.
 
     Args:
         logits: [examples, classes], of examples that the network was not trained on.
         labels: class indices [examples] of an integer type.
         coverage: the least probability that a set contains the label, 0 < coverage < 1.
-        seed: of the halves.
+        seed: of the draw of the halves.
 
     Raises:
-        TypeError, ValueError: a shape, label, logit or the coverage is not allowed, or the examples are too few for it.
+        TypeError, ValueError: a shape, label, logit or the coverage is not allowed, or the examples are too few.
 
     Source: temperature scaling, Guo et al. (2017); LAC, Sadinle et al. (2019); APS, here without its randomisation,
     Romano et al. (2020); supports as sets, docs/math.md, section 8.
@@ -99,8 +100,10 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
         raise ValueError("the logits hold a number that is not finite in float32")
     if len(logits) and (logits >= 0).all() and ((logits.sum(1) - 1).abs() < 1e-2).all():
         raise ValueError("the logits are probabilities: each row is >= 0 and sums to 1; give what the softmax gets")
-    drawn = torch.randperm(len(logits), generator=torch.Generator().manual_seed(seed))
-    fitting, measuring = drawn.tensor_split(2)
+    if len(logits) < 2 * LEAST:
+        raise ValueError(f"{len(logits)} examples are too few; it takes {2 * LEAST} at least")
+    shuffled = torch.randperm(len(logits), generator=torch.Generator().manual_seed(seed))
+    fitting, measuring = shuffled.tensor_split(2)
     fitted, measured = (Half(logits[half], labels[half]) for half in (fitting, measuring))
     rank = rank_of(len(fitting), Fraction(str(float(coverage))))
     if rank > len(fitting):
@@ -170,7 +173,7 @@ def _brier(p: Tensor, half: Half) -> Tensor:
 
 
 def _interval(values: Tensor) -> Interval:
-    return Interval(values.mean().item(), DEVIATIONS * values.std().item() / math.sqrt(len(values)))
+    return Interval(values.mean().item(), STANDARD_ERRORS * values.std().item() / math.sqrt(len(values)))
 
 
 def _report(outputs: Sequence[Output], measured: Half, coverage: float) -> str:
@@ -190,8 +193,10 @@ def _report(outputs: Sequence[Output], measured: Half, coverage: float) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
     accuracy = _interval((measured.logits.argmax(-1) == measured.labels).double())
-    about = f"{len(measured.labels)} examples measured, the others fitted; accuracy {accuracy}; sets of a coverage of "
-    about += f"{coverage:g}; ± half of the 95 % interval over the measured examples. At 0: labels of probability 0."
+    about = (
+        f"{len(measured.labels)} examples measured, the others fitted; accuracy {accuracy}; sets of a coverage of "
+        f"{coverage:g}. ±: margin of the 95 % interval over the measured examples. At 0: labels of probability 0."
+    )
     on_sets = "Sets: no advice. What the rows are, and how to choose sets: docs/tutorials/does_it_help.md"
     return "\n".join([fill(about, WIDTH), "", *table, "", fill(_advice(briers), WIDTH), fill(on_sets, WIDTH)])
 
@@ -199,11 +204,11 @@ def _report(outputs: Sequence[Output], measured: Half, coverage: float) -> str:
 def _advice(briers: dict[str, Tensor]) -> str:
     """Of softmax and of SharMiX, whose orders the other half chose: α-entmax and sparsemax are among them."""
     (dense, of_softmax), *_, (sparse, of_sharmix) = briers.items()
-    mean, half = _interval(of_sharmix - of_softmax)
-    found = f"{mean:+.3f} Brier [{mean - half:+.3f}, {mean + half:+.3f}]"
-    if mean + half < 0:
+    mean, margin = _interval(of_sharmix - of_softmax)
+    found = f"{mean:+.3f} Brier [{mean - margin:+.3f}, {mean + margin:+.3f}]"
+    if mean + margin < 0:
         return f"Probabilities: {sparse} is better than {dense} ({found})."
-    verdict = "is behind" if mean - half > 0 else "is not shown to be better"
+    verdict = "is behind" if mean - margin > 0 else "is not shown to be better"
     return f"Probabilities: keep {dense}; {sparse} {verdict} ({found})."
 
 
@@ -264,7 +269,7 @@ def main() -> None:
     parser.add_argument("logits", type=Path, help="[examples, classes]")
     parser.add_argument("labels", type=Path, help="class indices [examples], from 0")
     parser.add_argument("--coverage", type=float, default=0.9, help="of the sets; 0.9 by default")
-    parser.add_argument("--seed", type=int, default=0, help="of the halves; 0 by default")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw of the halves; 0 by default")
     options = parser.parse_args()
     try:
         logits, labels = read(options.logits), read(options.labels)

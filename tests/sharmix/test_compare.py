@@ -37,6 +37,27 @@ def test_a_sparse_output_is_better_where_labels_come_from_one():
     assert float(rows_of(text)["sparsemax"][0].split()[0]) < float(rows_of(text)["1.5-entmax"][0].split()[0])
 
 
+def test_the_advice_prefers_an_output_only_if_the_interval_of_the_difference_leaves_out_0():
+    told = set()
+    for output, examples, scale in (
+        (lambda z: sharmix.sparsemax(z / 3), 200, 4.0),
+        (lambda z: z.softmax(-1), 200, 4.0),
+        (lambda z: z.softmax(-1), 60, 2.0),
+        (lambda z: z.softmax(-1), 200, 2.0),
+    ):
+        text = " ".join(compare.compare(*drawn(output, examples, scale=scale)).split())
+        found = r"(is .*?) (?:than .*)?\((.*) Brier \[(.*), (.*)\]\)"
+        verdict, *numbers = re.search(found, text.partition("Probabilities:")[2]).groups()
+        mean, low, high = map(float, numbers)
+        assert (low + high) / 2 == pytest.approx(mean, abs=1.1e-3)
+        assert verdict == ("is better" if high < 0 else "is behind" if low > 0 else "is not shown to be better")
+        told.add((verdict, mean > 0))
+    assert told == {
+        ("is better", False), ("is not shown to be better", False), ("is not shown to be better", True),
+        ("is behind", True),
+    }  # fmt: skip
+
+
 def test_the_scale_of_the_logits_changes_temperatures_alone():
     logits, labels = drawn(lambda z: z.softmax(-1))
     first, *others = [compare.compare(scale * logits, labels) for scale in (1.0, 1e-3, 1e3)]
@@ -129,6 +150,8 @@ def test_what_cannot_be_compared_is_named():
         (ValueError, r"must be a tensor \[examples, classes\], got \(60,\), .* got \(60, 12\)", labels, logits),
         (ValueError, r"labels\.argmax\(1\)", logits, torch.eye(12)[labels]),
         (ValueError, "the logits are probabilities", logits.softmax(1), labels),
+        (ValueError, "39 examples are too few; it takes 40 at least", logits[:39], labels[:39]),
+        (ValueError, "0 examples are too few", logits[:0], labels[:0]),
     ):
         with pytest.raises(error, match=message):
             compare.compare(*given)
