@@ -90,12 +90,12 @@ class SparseAttention(nn.MultiheadAttention):
             raise RuntimeError("SparseAttention takes no nested tensor; set encoder.use_nested_tensor = False")
         batched = query.dim() == 3
         states = [self._batch_first(tensor) if batched else tensor[None] for tensor in (query, key, value)]
-        self._check_shapes(states, batched, key_padding_mask, attn_mask)
+        self._check(states, batched, key_padding_mask, attn_mask)
         queries, keys, values = self._by_head(states)
         if key_padding_mask is not None:
-            key_padding_mask = key_padding_mask.reshape(-1, 1, 1, key_padding_mask.shape[-1])
+            key_padding_mask = key_padding_mask.reshape(len(queries), 1, 1, keys.shape[-2])
         if attn_mask is not None and attn_mask.dim() == 3:
-            attn_mask = attn_mask.reshape(-1, self.num_heads, *attn_mask.shape[1:])
+            attn_mask = attn_mask.reshape(len(queries), self.num_heads, *attn_mask.shape[1:])
         mask = _merged([mask for mask in (attn_mask, key_padding_mask) if mask is not None], query.dtype)
         arguments = queries, keys, values, self.activation, mask, self.dropout if self.training else 0.0
         output, weights = attend(*arguments, length_scale=self.length_scale, need_weights=need_weights)
@@ -105,10 +105,10 @@ class SparseAttention(nn.MultiheadAttention):
             return self._batch_first(output), weights
         return output[0], None if weights is None else weights[0]
 
-    def _check_shapes(
+    def _check(
         self, states: list[Tensor], batched: bool, key_padding_mask: Tensor | None, attn_mask: Tensor | None
     ) -> None:
-        """Refuse wrong shapes. Where N = heads, a mask for each example, [N, L, S], would pass as one for each head."""
+        """Refuse wrong shapes and dtypes. Where N = heads, a mask [N, L, S] would pass as one for each head."""
         shapes = [tuple(tensor.shape) for tensor in states]
         if any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes) or shapes[1][1] != shapes[2][1]:
             raise ValueError(f"query, key and value must be [N, L, E], [N, S, Ek] and [N, S, Ev], got {shapes}")
@@ -119,6 +119,8 @@ class SparseAttention(nn.MultiheadAttention):
         ):
             if mask is not None and tuple(mask.shape) not in allowed:
                 raise ValueError(f"{name} of shape {tuple(mask.shape)} is not allowed; it must be one of {allowed}")
+            if mask is not None and mask.dtype != torch.bool and not mask.is_floating_point():
+                raise TypeError(f"{name} must be bool or floating-point, got {mask.dtype}; True hides a key")
 
     def _batch_first(self, states: Tensor) -> Tensor:
         """States [N, length, E] from the caller's layout; applied again, it restores that layout."""

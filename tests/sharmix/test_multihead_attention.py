@@ -69,6 +69,29 @@ def test_under_softmax_it_is_the_module_of_torch(options, mask):
     torch.testing.assert_close(*both, rtol=1e-5, atol=1e-5)
 
 
+def test_one_example_without_a_batch_and_examples_without_queries_or_keys():
+    query, key = states(QUERIES, KEYS)
+    padding = torch.arange(KEYS) > 3
+    for inputs, given in (
+        ((query[0], key[0], key[0]), {"key_padding_mask": padding}),
+        ((query[0], key[0], key[0]), {"key_padding_mask": padding, "average_attn_weights": False}),
+        ((query[:, :0], key, key), {"attn_mask": torch.zeros(BATCH * HEADS, 0, KEYS)}),
+        ((query, key[:, :0], key[:, :0]), {"attn_mask": torch.zeros(BATCH * HEADS, QUERIES, 0)}),
+        ((query, key[:, :0], key[:, :0]), {"key_padding_mask": torch.zeros(BATCH, 0).bool()}),
+    ):
+        ours, theirs = (module(*inputs, **given) for module in pair(batch_first=True))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+
+
+def test_dropout_drops_weights_in_training_alone():
+    query, key = states(QUERIES, KEYS)
+    ours = pair(batch_first=True, dropout=0.5)[1]
+    _, weights = ours(query, key, key, average_attn_weights=False)
+    assert (weights == 0).float().mean() == pytest.approx(0.5, abs=0.1)
+    _, weights = ours.eval()(query, key, key)
+    assert (weights > 0).all()
+
+
 @for_every(activation=("softmax", "entmax"), inference=(torch.no_grad, torch.inference_mode, torch.enable_grad))
 def test_the_fast_path_of_an_encoder_layer_leaves_it_alone(activation, inference):
     x, options = 3 * states(KEYS)[0], {"dropout": 0.1, "batch_first": True}
@@ -103,6 +126,8 @@ def test_what_it_learns_is_trained_and_saved():
     assert torch.equal(copy.deepcopy(module)(query, key, key)[0], module(query, key, key)[0])
     named = sharmix.SparseAttention(WIDTH, HEADS, activation="entmax_learned")
     assert "activation.alpha" in dict(named.named_parameters())
+    elsewhere = sharmix.SparseAttention(WIDTH, HEADS, activation="entmax_learned", device="meta")
+    assert elsewhere.activation.alpha.is_meta
 
 
 def test_refusals():
@@ -115,8 +140,11 @@ def test_refusals():
             (r"of shape \(1, 7\)", (query, key, key), {"key_padding_mask": torch.zeros(1, 7).bool()}),
             (r"of shape \(7,\)", (query, key, key), {"key_padding_mask": torch.zeros(7).bool()}),
             (r"must be one of \(\(5, 7\), \(8, 5, 7\)\)", (query, key, key), {"attn_mask": torch.zeros(7, 5)}),
+            (r"\[N, S, Ev\], got .* \(2, 6, 12\)", (query, key, key[:, 1:]), {}),
+            ("key_padding_mask must be bool", (query, key, key), {"key_padding_mask": torch.zeros(2, 7).long()}),
+            ("attn_mask must be bool", (query, key, key), {"attn_mask": torch.zeros(5, 7).int()}),
         ):
-            with case(message=message), pytest.raises(ValueError, match=message):
+            with case(message=message), pytest.raises((ValueError, TypeError), match=message):
                 ours(*arguments, **masks)
         for message, arguments in (
             ("add_bias_kv=True and add_zero_attn=False are not allowed", {"add_bias_kv": True}),
@@ -129,3 +157,6 @@ def test_refusals():
                 sharmix.SparseAttention(**{"embed_dim": WIDTH, "num_heads": HEADS} | arguments)
         with case(call=True), pytest.raises(RuntimeError, match="is_causal=True is a hint"):
             ours(key, key, key, is_causal=True)
+        nested = torch.nested.nested_tensor([torch.randn(3, WIDTH)], layout=torch.jagged)
+        with case(nested=True), pytest.raises(RuntimeError, match="takes no nested tensor"):
+            ours(nested, nested, nested)
