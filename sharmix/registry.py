@@ -15,6 +15,7 @@ from sharmix._activation import Activation
 ENTRY_POINT_GROUP = "sharmix.activations"
 
 _ACTIVATIONS: dict[str, tuple[type[Activation], dict[str, Any]]] = {}
+_ALIASES = {"sharmix": "sharmix_fixed"}  # beside `entmax`, which is fixed, too
 
 Class = TypeVar("Class", bound=type[Activation])
 
@@ -43,7 +44,7 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
 
     def decorator(found: Class) -> Class:
         _checked(name, found)
-        holder, held = _ACTIVATIONS.get(name, (found, preset))
+        holder, held = _ACTIVATIONS.get(_ALIASES.get(name, name), (found, preset))
         if (holder.__module__, holder.__qualname__, held) != (found.__module__, found.__qualname__, preset):
             raise ValueError(f"activation {name!r} is {holder.__qualname__} already, {held=}; choose another name")
         _ACTIVATIONS[name] = found, preset
@@ -94,13 +95,11 @@ def build_activation(name: str, **parameters: Any) -> Activation:
 def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:
     if not isinstance(name, str):
         raise TypeError(f"an activation is built from its name, a string; got {name!r}")
-    if name in _ACTIVATIONS:
-        return _ACTIVATIONS[name]
+    if (own := _ALIASES.get(name, name)) in _ACTIVATIONS:
+        return _ACTIVATIONS[own]
     registered = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if registered:
         return _checked(name, next(iter(registered)).load()), {}
-    if name == "sharmix":  # beside `entmax`, which is fixed, too
-        return _ACTIVATIONS["sharmix_fixed"]
     if "." in name:
         return _checked(name, _import(name)), {}
     close = difflib.get_close_matches(name.lower(), available_activations(), n=2)

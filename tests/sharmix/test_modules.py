@@ -126,6 +126,10 @@ def test_a_registered_class(monkeypatch):
         sharmix.build_activation("half", alpha=2.0)
     with pytest.raises(ValueError, match="'sparsemax' is Sparsemax already"):
         sharmix.register("sparsemax")(Half)
+    with pytest.raises(ValueError, match="activation 'sharmix' is SharMiX already"):
+        sharmix.register("sharmix")(Half)
+    with pytest.raises(TypeError, match="register takes a name"):
+        sharmix.register(sharmix.Softmax)
     with pytest.raises(ValueError, match="'entmax_learned' is Entmax already"):
         sharmix.register("entmax_learned", alpha=1.75)(sharmix.Entmax)
     assert sharmix.build_activation("entmax_learned").learned

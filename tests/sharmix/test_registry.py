@@ -35,6 +35,7 @@ class Tempered(sharmix.Activation):
         ("math.pi", {}, TypeError, "math.pi"),
         (sharmix.Entmax, {}, TypeError, "a string; got <class .*Entmax"),
         (None, {}, TypeError, "a string; got None"),
+        ("sharmix", {"alpha": 1.5}, ValueError, "sharmix has no parameter alpha"),
     ],
 )
 def test_what_cannot_be_built_is_named_with_what_there_is(name, parameters, error, message):
