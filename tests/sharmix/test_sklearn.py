@@ -106,6 +106,27 @@ def test_probabilities_as_targets():
     counts = np.bincount(y[:90])
     by_hand = exactly(1.5, 2).fit(X[:90], y[:90], (90 / (3 * counts))[y[:90]])
     np.testing.assert_allclose(balanced.predict_proba(X), by_hand.predict_proba(X), atol=1e-5)
+    rounded = exactly(1.5, 2).fit(X, np.eye(3)[y] * (1 + 5e-4))
+    np.testing.assert_allclose(rounded.predict_proba(X), exactly(1.5, 2).fit(X, y).predict_proba(X), atol=1e-5)
+
+
+def test_a_class_without_weight_counts_among_the_balanced_ones():
+    X, y = np.arange(4.0)[:, None], np.array([0, 1, 0, 2])
+    balanced = FenchelYoungClassifier(1, 1, class_weight="balanced").fit(X, y, [1, 1, 1, 0])
+    by_hand = FenchelYoungClassifier(1, 1).fit(X, y, [0.5, 1, 0.5, 0])
+    np.testing.assert_allclose(balanced.coef_, by_hand.coef_, atol=1e-4)
+
+
+def test_outputs_that_are_all_0_give_equal_probabilities():
+    closed = FenchelYoungClassifier(activation="alpha_relu", activation_params={"tau": 5.0}, alpha=1e3)
+    X = np.arange(4.0)[:, None]
+    assert (closed.fit(X, [0, 1, 0, 1]).predict_proba(X) == 0.5).all()
+
+
+def test_a_fit_trains_in_inference_mode():
+    with torch.inference_mode():
+        FenchelYoungClassifier().fit(*blobs())
+        SharMiXScaling(q=1, r=1).fit(*logits_and_labels())
 
 
 @pytest.mark.medium
@@ -147,6 +168,8 @@ ONE_HOT = np.eye(3)[Y]
         ({}, (X, ONE_HOT * 2), ValueError, "rows that sum to 1"),
         ({}, (X, ONE_HOT - [[0.5, -0.5, 0]]), ValueError, "at least 0"),
         ({}, (X, ONE_HOT[:, :2] * np.nan), ValueError, "NaN"),
+        ({}, (X, ONE_HOT * 1.05), ValueError, "sums from 1.05 to 1.05"),
+        ({}, (X, 0 * Y), ValueError, "y has one class, 0"),
     ],
 )
 def test_what_is_not_allowed_is_named(parameters, given, error, message):
@@ -196,7 +219,10 @@ def test_a_fit_is_no_worse_than_a_grid(seed, loss, scale, examples):
 def test_values_that_are_given_are_held():
     logits, labels = logits_and_labels()
     held = SharMiXScaling(temperature=2.5, q=1.3, r=1.9).fit(logits, labels)
-    assert (held.q_, held.r_, held.temperature_) == pytest.approx((1.3, 1.9, 2.5))
+    assert (held.q_, held.r_, held.temperature_) == (1.3, 1.9, 2.5)
+    assert SharMiXScaling(temperature=3.0).fit(logits, labels).temperature_ == 3  # whose logarithm is rounded
+    assert SharMiXScaling(q=1.5, r=4 / 3).fit(logits, labels).r_ == 4 / 3  # a rounded 2 − 1/q
+    assert SharMiXScaling(r=1.3).fit(logits, labels).q_ <= 1 / (2 - 1.3) + 1e-12
     tied = SharMiXScaling(r="q").fit(logits, labels)
     assert tied.r_ == tied.q_
 
@@ -208,6 +234,29 @@ def test_examples_that_do_not_determine_the_temperature_warn():
             fitted = SharMiXScaling(q=1, r=1).fit(z, y)
         assert warned[0].filename == __file__
         assert (fitted.temperature_ == 1) == (name == "equal logits")
+
+
+def test_a_log_loss_that_is_infinite_everywhere_warns_if_there_is_something_to_fit():
+    z = np.array([[1e9, 0], [1.0, 0], [1, 0]])
+    with pytest.warns(ConvergenceWarning, match="log loss is infinite at every"):
+        SharMiXScaling(loss="log", q=2, r=2).fit(z, [1, 0, 0])
+    assert SharMiXScaling(loss="log", q=2, r=2, temperature=0.01).fit(z, [1, 0, 0]).loss_ == np.inf
+
+
+def test_the_best_minimum_may_have_a_large_r():
+    rng = np.random.default_rng(471909)
+    rng.choice([20, 60])
+    z = 3 * rng.normal(size=(20, 3))
+    y = (z + rng.gumbel(size=z.shape)).argmax(1)
+    assert SharMiXScaling(q=2.0).fit(2 * z, y).loss_ < 0.277  # 0.302 from the least r alone
+
+
+@pytest.mark.medium
+def test_rows_whose_logits_are_equal_change_no_fit():
+    logits, labels = logits_and_labels()
+    more = np.concatenate([logits, np.zeros((200, 4))]), np.concatenate([labels, np.zeros(200, int)])
+    alone, beside = (SharMiXScaling(q=1, r=1).fit(*given) for given in ((logits, labels), more))
+    assert beside.temperature_ == pytest.approx(alone.temperature_, rel=1e-6)
 
 
 @pytest.mark.medium
@@ -230,6 +279,7 @@ LOGITS, LABELS = logits_and_labels()
     [
         ({"q": 0.9}, LABELS, "q=0.9 is not allowed"),
         ({"temperature": "1"}, LABELS, "temperature='1' is not allowed"),
+        ({"temperature": 0}, LABELS, "temperature=0 is not allowed"),
         ({"r": 0.9}, LABELS, "r=0.9 is not allowed; with q=None it must be at least 1"),
         ({"q": 2, "r": 1.4}, LABELS, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
         ({"r": "alpha"}, LABELS, "r='alpha' is not allowed"),

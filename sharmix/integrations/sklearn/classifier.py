@@ -107,11 +107,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         activation = self._new_activation()
         objective = Objective(activation, *self._examples(X, y, sample_weight), self.alpha)
         width = len(self.classes_) if len(self.classes_) > 2 else 1
-        coefficients, self.intercept_, found = objective.minimum(width, self.max_iter, self.tol)
-        self.coef_, self.activation_ = coefficients.T, activation
+        coefficients, intercepts, found = objective.minimum(width, self.max_iter, self.tol)
+        if not np.isfinite([found.fun, coefficients.sum(), intercepts.sum()]).all():
+            raise ValueError(f"the loss or a weight is not finite after {found.nit} iterations; scale the features")
+        self.coef_, self.intercept_, self.activation_ = coefficients.T, intercepts, activation
         self.loss_, self.n_iter_ = found.fun, found.nit
-        if not np.isfinite([self.loss_, self.coef_.sum(), self.intercept_.sum()]).all():
-            raise ValueError(f"the loss or a weight is not finite after {self.n_iter_} iterations; scale the features")
         if not found.success:
             stopped = f"L-BFGS stopped after {self.n_iter_} iterations before it reached tol={self.tol}"
             remedy = f"increase max_iter={self.max_iter}, or scale the features"
@@ -130,7 +130,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if not self.activation_.normalised:
             total = p.sum(-1, keepdim=True)
             p = torch.where(total > 0, p / total, 1 / p.shape[-1])
-        return p.detach().numpy()
+        return p.numpy()
 
     def predict(self, X: Any) -> Array:
         """The label with the largest logit for each example, [examples]."""
@@ -194,7 +194,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"class_weight={self.class_weight!r} is not allowed; {needed}")
         return weights
 
-    @torch.no_grad()
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self)
         features = validate_data(self, X, accept_sparse="csr", dtype=self.coef_.dtype, reset=False)

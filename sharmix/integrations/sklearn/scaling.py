@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
+from sharmix._operators.orders import is_concave
 from sharmix._targets import label_error, outside_classes
 from sharmix._warn import warn
 from sharmix.functional import sharmix
@@ -151,10 +152,10 @@ class _Family:
             raise ValueError(f"temperature={temperature!r} is not allowed; it must be None or a number above 0")
         if not (r is None or r == "q" or isinstance(r, Real)):
             raise ValueError(f"r={r!r} is not allowed; it must be None, a number or 'q'")
-        least = 2 - 1 / (1.0 if q is None else q)  # below it the map can jump
-        if isinstance(r, Real) and not least <= r < math.inf:
-            raise ValueError(f"r={r!r} is not allowed; with q={q!r} it must be at least {least:g}")
-        self.r = r
+        least = 1.0 if q is None else float(q)
+        if isinstance(r, Real) and not (is_concave(least, float(r)) and r < math.inf):
+            raise ValueError(f"r={r!r} is not allowed; with q={q!r} it must be at least {2 - 1 / least:g}")
+        self.r, self.temperature = r, temperature
         largest_q = 1 / (2 - float(r)) if isinstance(r, Real) and r < 2 - 1 / LARGEST_Q else LARGEST_Q
         log_unit, ratio = (math.log(spread), LARGEST_LOG_RATIO) if spread else (0.0, 0.0)  # without it T₀ does nothing
         self.box = [
@@ -174,7 +175,7 @@ class _Family:
             r = torch.full_like(q, float(self.r))
         else:
             r = q if self.r == "q" else 2 - 1 / q + share * (LARGEST_R - (2 - 1 / q))
-        return q, r, log_temperature.exp()
+        return q, r, log_temperature.exp() if self.temperature is None else torch.full_like(q, self.temperature)
 
 
 class _Score:
