@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypedDict
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked, checked_values, may_read
+from sharmix._arguments import checked, checked_memory, checked_values, may_read
 from sharmix._caller import current_caller
 from sharmix._targets import check_targets, checked_classes, checked_distribution, counted_rows
 
@@ -198,6 +198,7 @@ def checked_options(ignore_index: int, label_smoothing: float, reduction: str) -
 def checked_weight(logits: Tensor, weight: Tensor) -> Tensor:
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight must be a tensor of one number for each class, got {type(weight).__name__}")
+    checked_memory(weight)
     if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:
         raise ValueError(
             f"weight of shape {tuple(weight.shape)}, {weight.dtype} on {weight.device} is not allowed; it must be "

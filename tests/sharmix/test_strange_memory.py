@@ -119,6 +119,8 @@ def computations(kind):
             if kind != "zero":  # 0 is no order
                 yield f"{name} {shape}", "map and loss", of_parameter(name, shape)
     for name, loss in (("loss", sharmix.fenchel_young_loss), ("alpha_relu loss", sharmix.alpha_relu_loss)):
+        if kind != "zero":  # there is no mean of rows without weight
+            yield "weight", name, lambda made, f=loss: f(Z, doors.labels(Z), weight=made(torch.ones(Z.shape[-1])))
         if kind not in NO_INTEGERS:
             yield "labels", name, lambda made, f=loss: f(Z, made(doors.labels(Z)))
         if kind not in (*NO_INTEGERS, "zero", "freed"):  # 0 is no distribution
