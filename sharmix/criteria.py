@@ -67,15 +67,17 @@ class FenchelYoungLoss(nn.Module):
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of logits against targets, after `reduction`."""
-        if self._may_warn and isinstance(logits, Tensor) and logits.dim():
-            self._warn_of_probabilities(logits)
+        z = logits
         if isinstance(logits, Tensor) and logits.dim() > 2:  # (N, C, d₁, …)
             if isinstance(targets, Tensor):
                 check_shape(logits, targets, 1)
                 targets = targets.movedim(1, -1) if targets.is_floating_point() else targets
-            logits = logits.movedim(1, -1)
+            z = logits.movedim(1, -1)
         options: dict[str, Any] = {name: getattr(self, name) for name in LossOptions.__annotations__}
-        return self.activation.loss(logits, targets, **options)
+        loss = self.activation.loss(z, targets, **options)
+        if self._may_warn:
+            self._warn_of_probabilities(logits)
+        return loss
 
     def _warn_of_probabilities(self, logits: Tensor) -> None:
         if not may_read(logits) or not current_caller().can_read_values:

@@ -95,8 +95,33 @@ def test_probabilities_in_place_of_logits_are_warned_of_once():
             criterion(rows, y)
         assert caught[0].filename == __file__
         criterion(rows, y)
+    with pytest.warns(UserWarning, match="probabilities"):
+        sharmix.SharMiXLoss()(torch.rand(2, 3, 5).softmax(1), torch.zeros(2, 5).long())
     for rows in (torch.tensor([[0.5, 0.75, -0.25], [1.0, 0.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]] * 2)):
         sharmix.SharMiXLoss()(rows, y)  # a warning would be an error
+    sharmix.SharMiXLoss()(torch.ones(2, 1), 0 * y)
+    with pytest.raises(TypeError, match="floating-point"):
+        sharmix.SharMiXLoss()(torch.eye(2).long(), y)  # the error alone
+
+
+def test_what_is_no_activation_of_a_criterion_or_does_not_fit_its_layout_is_refused():
+    with pytest.raises(TypeError, match=r"instance of sharmix\.Activation, got Softmax"):
+        sharmix.FenchelYoungLoss(nn.Softmax())
+    with pytest.raises(ValueError, match="dim=1 of the activation"):
+        sharmix.FenchelYoungLoss(sharmix.Softmax(dim=1))
+    with pytest.raises(ValueError, match=r"logits of shape \(2, 3, 5\), classes along dim=1; .* shape \(2, 5\)"):
+        sharmix.SharMiXLoss()(torch.randn(2, 3, 5), torch.zeros(2, 3).long())
+
+
+def test_the_options_of_an_activation_reach_it():
+    for criterion, name, value in (
+        (sharmix.EntmaxLoss(learned=True, objective="brier"), "objective", "brier"),
+        (sharmix.NormmaxLoss(learned=True, objective="brier"), "objective", "brier"),
+        (sharmix.SharMiXLoss(nonconcave="error"), "nonconcave", "error"),
+        (sharmix.AlphaReLULoss(alpha=1.25), "alpha", 1.25),
+    ):
+        assert getattr(criterion.activation, name) == value
+    assert sharmix.SparsemaxLoss(reduction="sum").extra_repr() == "reduction='sum'"
 
 
 @pytest.mark.medium
