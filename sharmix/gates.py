@@ -14,8 +14,8 @@ def sparsemoid(logits: Tensor) -> Tensor:
         logits: z, floating point, of any shape. Half precision is computed in float32.
 
     Returns:
-        p, with the shape and dtype of `logits`: 0 for z ≤ −1, 1 for z ≥ 1. At −1 and 1 its gradient is ½, as between
-        them.
+        p, with the shape and dtype of `logits`: 0 for z ≤ −1, 1 for z ≥ 1. Its gradient is ½ between them. At −1 and 1
+        it is that of torch's `clamp`: 0 or ½, by the version of torch.
 
     Raises:
         TypeError: the logits are not floating-point numbers.
