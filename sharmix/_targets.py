@@ -39,11 +39,12 @@ def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits")
     allowed = shape if soft else shape[:dim] + shape[dim:][1:]
     if targets.shape != allowed:
         where = f", classes along dim={dim}" if name == "logits" else ""
-        one_hot = "; if these are one-hot, convert them with .float(), and divide several labels by their number"
+        hint = " (class indices are of an integer type)" if soft else ""
+        if targets.shape == shape and name == "logits":
+            hint = "; if these are one-hot, convert them with .float(), and divide several labels by their number"
         raise ValueError(
             f"{'probabilities' if soft else 'class indices'} of shape {tuple(targets.shape)} do not match {name} of "
-            f"shape {tuple(shape)}{where}; they must be of shape {tuple(allowed)}"
-            + (" (class indices are of an integer type)" if soft else one_hot if targets.shape == shape else "")
+            f"shape {tuple(shape)}{where}; they must be of shape {tuple(allowed)}{hint}"
         )
 
 

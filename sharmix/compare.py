@@ -93,8 +93,6 @@ def compare(logits: Tensor, labels: Tensor, coverage: float = 0.9, seed: int = 0
             f"logits must be a tensor [examples, classes], got {shapes[0]}, and labels class indices [examples], got "
             f"{shapes[1]}; if one number decides between two classes, stack 0 and this number"
         )
-    if labels.shape == logits.shape:
-        raise ValueError("labels must be class indices [examples]; of one-hot labels these are labels.argmax(1)")
     logits, labels = logits.detach().cpu().float(), checked_labels(labels.cpu(), logits.detach().cpu().float())
     if not logits.isfinite().all():
         raise ValueError("the logits hold a number that is not finite in float32")

@@ -88,9 +88,9 @@ class SupportPredictor:
     calibration examples and the new example (split conformal prediction).
 
     `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. Rounding makes one difference:
-    the map's output never has a class that the set lacks, but can lack a class of the set, one whose T_k is within 10⁻⁷
-    of the temperature, relatively (10⁻⁴ for float32 logits), or whose probability underflows. Many classes underflow
-    for q below 1.1, and in float16 some do up to q = 1.5.
+    the map's output can lack a class of the set, one whose T_k is within 10⁻⁷ of the temperature, relatively (10⁻⁴ for
+    float32 logits), or whose probability underflows. Many classes underflow for q below 1.1, and in float16 some do up
+    to q = 1.5. The output has a class that the set lacks only if its T_k is within 10⁻¹⁴ of a temperature of your own.
 
     Args:
         q, r: as for `support_scores`.
@@ -215,6 +215,8 @@ def _check_orders(q: float, r: float) -> None:
 
 def checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
     """The labels as int64, after their type, shape and range are checked."""
+    if isinstance(labels, Tensor) and labels.shape == logits.shape:
+        raise ValueError("labels must be class indices [...]; of one-hot labels these are labels.argmax(-1)")
     if not isinstance(labels, Tensor) or labels.dtype == torch.bool or labels.is_floating_point():
         given = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {given}")
@@ -279,7 +281,7 @@ def _sums_by_pairs(ordered: Tensor, q: float) -> tuple[Tensor, Tensor]:
 
 def _sums(gaps: Tensor, own: Tensor, q: float) -> tuple[Tensor, Tensor]:
     """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k over the first dimension of the gaps, for classes k whose gaps are `own`, shaped like it."""
-    negated = (gaps / own.clamp_min(_LEAST_GAP[own.dtype]).neg()).clamp_min_(-1)
+    negated = (gaps / own.neg()).clamp_min_(-1)  # NaN where a gap is 0, whose score `_score` knows
     weights = negated.log1p().mul_(1 / (q - 1) / math.log(2)).exp2_()  # twice as fast as exp
     return weights.sum(0), negated.mul_(weights).sum(0).neg_()
 
@@ -342,8 +344,9 @@ def _warn_of_few(classes: list[int], examples: int, coverage: Fraction) -> None:
     least = math.ceil(coverage / (1 - coverage))
     needs = f"coverage={float(coverage)} needs {least} calibration examples"
     if classes:
-        shown = ", ".join(map(str, classes[:_MOST_SHOWN])) + (", …" if len(classes) > _MOST_SHOWN else "")
-        message = f"{needs} of a class, and {len(classes)} classes have fewer ({shown}): they are in every set"
+        shown = ", ".join(map(str, classes[:_MOST_SHOWN]))
+        shown += f", … ({len(classes)} in all)" if len(classes) > _MOST_SHOWN else ""
+        message = f"{needs} of a class; classes with fewer are in every set: {shown}"
     else:
         message = f"{needs}, and there are {examples}: the temperature is inf, and every set holds all classes"
     warn(message, RuntimeWarning)

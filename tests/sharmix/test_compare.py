@@ -148,7 +148,7 @@ def test_what_cannot_be_compared_is_named():
         (ValueError, "label -100", logits, labels.index_fill(0, torch.tensor(3), -100)),
         (TypeError, "labels must be a tensor of class indices of an integer type", logits, labels.float()),
         (ValueError, r"must be a tensor \[examples, classes\], got \(60,\), .* got \(60, 12\)", labels, logits),
-        (ValueError, r"labels\.argmax\(1\)", logits, torch.eye(12)[labels]),
+        (ValueError, r"labels\.argmax\(-1\)", logits, torch.eye(12)[labels]),
         (ValueError, "the logits are probabilities", logits.softmax(1), labels),
         (ValueError, "39 examples are too few; it takes 40 at least", logits[:39], labels[:39]),
         (ValueError, "0 examples are too few", logits[:0], labels[:0]),

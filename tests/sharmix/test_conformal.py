@@ -37,7 +37,7 @@ def formula(gaps, own, q, r):
 
 def test_scores_are_the_formula_to_fifty_digits():
     errors = {}
-    for q, r in [*ORDERS, (1.0001, 1.2), (1.05, 1.5), (1 + 1 / 8, 2.0), (30.0, 2.0)]:
+    for q, r in [*ORDERS, (1.0001, 1.2), (1.05, 1.5), (1 + 1 / 8, 2.0), (1.2501, 1.5), (30.0, 2.0)]:
         for scale in (1e-8, 1.0, 1e8):
             z = scale * logits(2, 33)
             found, gaps = support_scores(z, q=q, r=r), z.amax(-1, keepdim=True) - z
@@ -82,7 +82,11 @@ def test_sets_are_the_support_of_the_map_in_a_million_memberships():
 
 
 def test_a_row_that_the_map_makes_nan_has_nan_scores_and_no_sets():
-    assert support_scores(torch.tensor([1.0, -math.inf]))[1] == math.inf
+    z = torch.tensor([[1.0, -math.inf, -math.inf], [math.inf, 0.0, 1.0]])
+    for q in (1.25, 1.3):  # sums by moments, and by pairs
+        for scores in (support_scores(z, q=q)[:, 1], support_scores(z, torch.tensor([1, 1]), q=q)):
+            assert scores[0] == math.inf
+            assert scores[1].isnan()
     for row in ([math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]):
         z = torch.tensor([[1.0, 0.0], row])
         assert support_scores(z).isnan().tolist() == sharmix.sharmix(z).isnan().tolist()
@@ -121,9 +125,46 @@ def test_coverage_holds_in_each_class():
         assert covered.mean() == pytest.approx(0.9, abs=0.015)
         rates = torch.stack([covered[truth == label].mean() for label in range(4)])
         assert (rates.min() > 0.88) == class_conditional
-    with pytest.warns(RuntimeWarning, match=r"needs 19 calibration examples of a class, .* fewer \(2, 3\)"):
+    with pytest.warns(RuntimeWarning, match=r"needs 19 calibration examples of a class; .* every set: 2, 3$"):
         few = SupportPredictor(1.5, 2.0).calibrate(z[y < 2], y[y < 2], 0.95, class_conditional=True)
     assert few.sets(new)[:, 2:].all()
+
+
+def test_a_warning_of_many_classes_lists_a_few():
+    z, y = labelled(5, 8)
+    with pytest.warns(RuntimeWarning, match=r"in every set: 0, 1, 2, 3, 4, … \(8 in all\)$"):
+        SupportPredictor().calibrate(z, y, 0.9, class_conditional=True)
+
+
+def test_a_class_whose_score_is_the_temperature_is_in_the_set():
+    for temperature in (1.0, [1.0, 1.0]):
+        assert SupportPredictor(2.0, 2.0, temperature).sets(torch.tensor([1.0, 0.0])).all()
+
+
+def test_equal_temperatures_of_all_classes_are_one_temperature():
+    """Also beside a score, of logits in float32."""
+    z = logits(50, 4).float()
+    for score in support_scores(z.double(), q=1.5, r=2.0).sort().values[:, 1:3].flatten().tolist():
+        for near in (score * (1 - 1e-9), score * (1 + 1e-9)):
+            of_each = SupportPredictor(1.5, 2.0, [near] * 4).sets(z)
+            assert of_each.equal(SupportPredictor(1.5, 2.0, near).sets(z))
+
+
+def test_examples_may_have_several_dimensions_and_many_classes():
+    z, y = labelled(10, 4)
+    scores, predictor = support_scores(z, y), SupportPredictor().calibrate(z, y, 0.5)
+    z, y = z.reshape(2, 5, 4), y.reshape(2, 5)
+    assert support_scores(z, y).equal(scores.reshape(2, 5))
+    again = SupportPredictor().calibrate(z, y, 0.5)
+    assert again.temperature == predictor.temperature
+    assert again.sets(z).equal(predictor.sets(z.flatten(0, 1)).reshape(z.shape))
+    assert support_scores(-torch.arange(20_000.0))[1] == support_scores(torch.tensor([0.0, -1.0]))[1]
+
+
+def test_scores_of_half_precision_are_single_and_have_no_gradient():
+    scores = support_scores(torch.randn(3).half().requires_grad_())
+    assert scores.dtype == torch.float32
+    assert not scores.requires_grad
 
 
 def test_a_predictor_is_its_three_values(tmp_path):
@@ -148,6 +189,11 @@ Z, Y = labelled(20, 3)
         "r=600.0 .* is not allowed with 3 classes": lambda: support_scores(Z, q=2.0, r=600.0),
         "q must be a number, got a tensor": lambda: SupportPredictor(sharmix.SharMiX(1.5, 1.5, learned=True).q),
         "coverage=1 is not allowed": lambda: SupportPredictor().calibrate(Z, Y, 1),
+        "coverage=0 is not allowed": lambda: SupportPredictor().calibrate(Z, Y, 0),
+        "temperature=0.0 is not allowed; it must be > 0": lambda: SupportPredictor(temperature=0.0),
+        r"temperature=\[1.0, 0.0\] is not allowed": lambda: SupportPredictor(temperature=[1.0, 0.0]),
+        "hold no classes": lambda: support_scores(Z[:, :0]),
+        r"of one-hot labels these are labels\.argmax\(-1\)": lambda: support_scores(Z, torch.eye(3)[Y].long()),
         "label 3 is out of range for 3 classes; allowed are 0 to 2$": lambda: SupportPredictor().calibrate(Z, Y + 1),
         r"of shape \(19,\) do not match logits of shape \(20, 3\).* shape \(20,\)": lambda: support_scores(Z, Y[1:]),
         "hold no calibration examples": lambda: SupportPredictor().calibrate(Z[:0], Y[:0]),

@@ -62,11 +62,14 @@ def test_labels_of_any_integer_type(name, dtype):
         (TypeError, "weight must be a tensor of one number for each class, got list", {"weight": [1.0] * 4}),
         (ValueError, r"weight=-2\.0 is not allowed; .* >= 0", {"weight": torch.tensor([1.0, 1.0, 1.0, -2.0])}),
         (ValueError, "weight=nan is not allowed", {"weight": torch.full((4,), math.nan)}),
+        (ValueError, r"must sum to 1 over the classes, got a sum of 0\.99", {"targets": torch.eye(4)[Y] * 0.99}),
+        (TypeError, "class indices of an integer type or probabilities, got torch.bool", {"targets": Y > 0}),
+        (TypeError, "probabilities, got torch.complex64", {"targets": torch.eye(4)[Y].to(torch.complex64)}),
     ),
 )
 def test_a_bad_option_is_named(error, named, arguments):
     with pytest.raises(error, match=f"(?s){named}"):
-        sharmix.fenchel_young_loss(Z, Y, **arguments)
+        sharmix.fenchel_young_loss(**{"logits": Z, "targets": Y} | arguments)
 
 
 LOSSES = ("fenchel_young_loss", "entmax_loss", "sparsemax_loss", "normmax_loss", "alpha_relu_loss")

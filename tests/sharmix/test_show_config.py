@@ -1,6 +1,7 @@
 """`show_config()`: what computes here, and why nothing faster does."""
 
 import importlib.util
+import platform
 import sys
 
 import pytest
@@ -34,6 +35,7 @@ def printed(capsys):
 def test_versions_implementation_and_threads(printed):
     assert printed("sharmix") == [f"sharmix: {sharmix.__version__}"]
     assert printed("torch") == [f"torch: {torch.__version__}"]
+    assert printed("Python") == [f"Python: {platform.python_version()}"]
     lines = printed("CPU")
     assert lines[1] == f"implementation: {sharmix.backend()}"
     assert lines[-1] == f"threads: {torch.get_num_threads()}"
@@ -103,6 +105,9 @@ def test_cuda(printed, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: sys if name == "triton" else find(name))
     assert printed("CUDA")[1:] == ["implementation: triton", status]
+    with sharmix.plain_torch():
+        why = "not triton: sharmix.plain_torch() is active"
+        assert printed("CUDA")[1:] == ["implementation: torch", status, why]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "triton" else find(name))
     assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: the package triton is not installed"]
     monkeypatch.setattr(torch.version, "hip", "7.0")
