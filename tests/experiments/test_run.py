@@ -18,11 +18,11 @@ from experiments import building, load_run, run
 from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.modules.classifier import Classifier
-from experiments.record import load_record
+from experiments.record import by_split, load_record
 from experiments.run import Run, learned_orders, weights_hash
 from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
-from tests.experiments.building import Kept, classifier
+from tests.experiments.building import Kept, classifier, stock_trainer
 from tests.experiments.data.generated import tweets, write_tweets
 
 pytestmark = pytest.mark.medium
@@ -101,6 +101,26 @@ def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path):
     for name, step in live:
         if name not in ("training_seconds", "examples_per_second"):
             assert Kept.values[name, step] == live[name, step], name
+
+
+def test_record_and_weights_are_of_the_selected_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr(Classifier, "selected_by", "train/loss")  # whose largest is the first epoch's
+    record = complete(tmp_path / "run", "keep_weights=true")
+    assert record.epoch == 1
+    assert record.metrics == by_split(record.curves[0]) != by_split(record.curves[-1])
+    module, data = load_run(tmp_path / "run")
+    stock_trainer().test(module, data, verbose=False)
+    assert module.trainer.callback_metrics["test/loss"].item() == record.curves[0]["test/loss"]
+
+
+def test_the_speed_is_that_of_one_epoch_and_the_time_that_of_all_processes(tmp_path):
+    killed(tmp_path / "run", "end")
+    record = complete(tmp_path / "run")
+    assert record.wall_time_seconds > record.curves[-1]["training_seconds"]
+    before = 0
+    for row in record.curves:
+        seconds, before = row["training_seconds"] - before, row["training_seconds"]
+        assert row["examples_per_second"] * seconds == pytest.approx(record.data["train_size"])
 
 
 @pytest.mark.parametrize("ending", [("trainer.max_epochs=1",), ("+callbacks.early_stopping.stopping_threshold=99",)])
