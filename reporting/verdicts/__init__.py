@@ -89,7 +89,7 @@ def decide_claim(kept: KeptRuns, name: str, claim: Claim, row: str) -> dict[str,
         "half_width": theirs.half_width,
     }
     rounding = 0.5 * 10**-declaration.published_decimals
-    rounding = 2 * POINTS * rounding if claim.against else rounding + theirs.half_width  # of two numbers, or of one
+    rounding = (2 * POINTS if claim.against else 1) * rounding + theirs.half_width  # of two numbers, or of one
     epoch = claim.epoch or table.epoch
     records = [record for name in (row, *claim.against) for record in selection.rows[name].records]
     reached = epoch is None or all(record.last_epoch >= epoch for record in records)
@@ -113,7 +113,7 @@ def decide_claim(kept: KeptRuns, name: str, claim: Claim, row: str) -> dict[str,
 
 
 def _published(kept: KeptRuns, name: str, claim: Claim, row: str) -> Level:
-    """The published number that a claim is about; of a difference in percentage points, and the deviations combined."""
+    """The published number that a claim is about; of a difference in percentage points, with combined deviations."""
     numbers, cell = kept.numbers[name], Cell(claim.split, claim.metric, claim.epoch)
     own = numbers[row][cell]
     if not claim.against:
@@ -121,7 +121,8 @@ def _published(kept: KeptRuns, name: str, claim: Claim, row: str) -> Level:
     others = [numbers[other][cell] for other in claim.against]
     mean = own.mean - sum(other.mean for other in others) / len(others)
     variance = own.std**2 + sum(other.std**2 for other in others) / len(others) ** 2
-    return Level(POINTS * mean, POINTS * sqrt(variance))
+    half_width = own.half_width + sum(other.half_width for other in others) / len(others)
+    return Level(POINTS * mean, POINTS * sqrt(variance), POINTS * half_width)
 
 
 def _beside_theirs(values: pd.Series, theirs: Level, declaration: Declaration, difference: bool) -> Estimate:

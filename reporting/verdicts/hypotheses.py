@@ -1,7 +1,7 @@
 """Under which hypothesis about its making a published number comes near ours."""
 
 from functools import cache
-from math import isnan, nan
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,13 +47,14 @@ def nearest(
     found = []
     for hypothesis in near.hypotheses:
         file = kept.results / "studies" / f"{hypothesis.study}.csv"
-        if hypothesis.study is None:
+        if hypothesis.split == "train":
             value = on_train if claim.split == "test" else nan
         elif hypothesis.experiment != table.experiment or not {row, *claim.against} <= hypothesis.rows.keys():
             continue
         else:  # other folders of results may have no studies
             value = points * _of_study(_records(file), hypothesis, claim, row) if file.exists() else nan
-        found.append(Near(hypothesis.name, value, abs(value - published) / deviation))
+        distance = abs(value - published)
+        found.append(Near(hypothesis.name, value, distance / deviation if deviation else inf if distance else 0.0))
     held = [one for one in found if one.deviations <= near.within]
     return min(held, key=lambda one: one.deviations, default=None)
 

@@ -66,6 +66,40 @@ def test_a_number_that_is_far_under_each_hypothesis_or_has_no_deviation_is_not_f
     assert decided("SharMiX is accurate", accuracy=0.911)[0] == "not found"
 
 
+def test_of_a_difference_in_sparsity_both_are_in_percentage_points(decided, small):
+    (small / "studies" / "networks.csv").write_text(f"{STUDY}softmax,sparsity,large,0.0\n")
+    declaration = small / "tables.yaml"
+    text = declaration.read_text("utf-8").replace(
+        "metric: accuracy, rows: [learned], against", "metric: sparsity, rows: [learned], against"
+    )
+    declaration.write_text(text, "utf-8")
+    (small / "published" / "paper.yaml").write_text(
+        "table_of_paper: {softmax: {accuracy: 0.893, sparsity: 0.001}, sharmix: {accuracy: 0.91, sparsity: 0}}"
+    )
+    name, *numbers = decided("SharMiX wins")
+    assert name == "another network"
+    assert numbers == pytest.approx([15.0, 15.1 / 10])
+
+
+def test_a_printed_deviation_of_sparsity_counts_and_one_of_0_allows_the_same_number_alone(decided, small):
+    def printed(sparsity):
+        softmax, own = "{accuracy: 0.9, sparsity: 0}", f"{{accuracy: 0.9, sparsity: {sparsity}}}"
+        (small / "published" / "paper.yaml").write_text(f"table_of_paper: {{softmax: {softmax}, sharmix: {own}}}")
+        return decided("SharMiX is dense", sparsity=0.3)[0]
+
+    assert printed("[0.0, 0.001]") == printed("[0.0, 0.0]") == "not found"
+    assert printed("[0.3, 0.0]") == "measured on train"
+
+
+def test_the_numbers_of_another_experiment_explain_nothing(decided, small):
+    declaration = small / "tables.yaml"
+    text = declaration.read_text("utf-8").replace(
+        "network\n      experiment: airline", "network\n      experiment: digits"
+    )
+    declaration.write_text(text, "utf-8")
+    assert decided("SharMiX is accurate")[0] == "not found"
+
+
 def test_the_rule_names_every_hypothesis(small):
     (rule,) = [rule for rule in rules(loaded(small).declaration) if "comes near" in rule]
     assert "within 2 published deviations" in rule

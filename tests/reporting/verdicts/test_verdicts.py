@@ -9,7 +9,16 @@ from reporting.records.statistics import Estimate
 from reporting.verdicts import Verdict, decide, decide_claim
 from reporting.verdicts.outcomes import in_one_sentence
 from tests.reporting.synthetic_records import keep_records, make_record
-from tests.reporting.synthetic_results import SEEDS, cells_of, line, loaded, rebuild, short_records, small_records
+from tests.reporting.synthetic_results import (
+    SEEDS,
+    cells_of,
+    line,
+    loaded,
+    rebuild,
+    short_record,
+    short_records,
+    small_records,
+)
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -95,6 +104,35 @@ def test_a_number_that_could_round_to_the_printed_one_reproduces(small, claim, a
     assert decide_claim(kept, "small", asked, "learned")["verdict"] == verdict
 
 
+def test_a_range_that_the_paper_prints_widens_its_difference(small):
+    paper = small / "published" / "paper.yaml"
+    paper.write_text(paper.read_text("utf-8").replace("[0.910, 0.006]", "{low: 0.80, high: 0.95}"), "utf-8")
+    wins = line(verdicts_of(rebuild(small).parent), claim="SharMiX wins", row=LEARNED)  # theirs −9.3 to 5.7, ours 0.5
+    assert wins["half_width"] == pytest.approx(7.5)
+    assert wins["verdict"] != "does not reproduce"
+
+
+def test_an_interval_of_a_fraction_ends_at_0(small):
+    softmax = [
+        make_record("softmax", seed, test={"accuracy": 0.8, "sparsity": sparsity})
+        for seed, sparsity in zip(SEEDS, (0.0, 0.0, 0.0, 0.025, 0.035), strict=True)
+    ]
+    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "softmax"] + softmax)
+    dense = line(verdicts_of(rebuild(small).parent), claim="SharMiX is dense", row="softmax")
+    assert dense["test_low"] == 0
+    assert dense["verdict"] == "reproduces"  # without this end the interval would be too wide
+
+
+def test_a_difference_to_several_rows_needs_all_of_them_for_each_seed(small):
+    declaration = small / "tables.yaml"
+    text = declaration.read_text("utf-8").replace("against: [softmax]", "against: [softmax, extra]")
+    declaration.write_text(text.replace("alpha: 1.5}}", "alpha: 1.5}, published: softmax}"), "utf-8")
+    kept = [r for r in small_records() if (r["config"]["activation"]["name"], r["seed"]) != ("entmax", 5)]
+    keep_records(small, kept)
+    rebuild(small, allow_missing_seeds=True)
+    assert line(verdicts_of(small), claim="SharMiX wins", row=LEARNED)["test_seeds"] == 4
+
+
 def test_verdicts_wait_for_the_papers_epoch(built_short, short):
     def decided(results):
         return verdicts_of(results).set_index("claim")["verdict"].to_dict()
@@ -114,6 +152,11 @@ def test_verdicts_wait_for_the_papers_epoch(built_short, short):
     verdicts = decided(short)
     assert verdicts["Softmax is accurate"] == verdicts["Softmax ends well"] == "reproduces"
     assert verdicts["Sparsemax is worse"] == "open: epoch not reached"  # its own runs have four epochs still
+
+    of_softmax = [one for one in short_records() if one["config"]["activation"]["name"] == "softmax"]
+    keep_records(short, of_softmax + [short_record("sparsemax", seed, 6, 0.45) for seed in (1, 2, 3)], "images")
+    rebuild(short)
+    assert decided(short)["Sparsemax is worse"] == "open: epoch not reached"  # softmax's have
 
 
 def test_a_row_without_any_run_stays_open_when_allowed(small):
