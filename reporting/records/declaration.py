@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.identity import ROOT
+from experiments.metric_catalogue import metric
 from experiments.record import first_problem, out_of_range
 from reporting.look.palette import TRAINING_SETS, label
 from reporting.records.yaml_files import TableError, read_yaml
@@ -217,7 +218,7 @@ class Declaration(_Part):
     """All of tables.yaml."""
 
     published: str  # file under published/ with the paper's numbers
-    published_decimals: int  # that the paper prints
+    published_decimals: int = Field(ge=2)  # that the paper prints, of fractions
     published_runs: int = Field(gt=1)  # over which it gives means
     confidence: float = Field(gt=0, lt=1)  # of the intervals
     narrow: float = Field(gt=0)  # width below which an interval of a fraction shows that a number reproduces
@@ -287,14 +288,14 @@ def _level(numbers: Mapping[str, Any], cell: Cell, place: str) -> Level:
     match printed:
         case {"low": int() | float() as low, "high": int() | float() as high} if low <= high:
             level = Level((low + high) / 2, half_width=(high - low) / 2)
-        case [int() | float() as mean, int() | float() as std]:
+        case [int() | float() as mean, int() | float() as std] if std >= 0:
             level = Level(mean, std)
         case (int() | float() as mean) | [int() | float() as mean, None]:
             level = Level(mean)
         case _:
             raise TableError(
-                f"{place}: {reprlib.repr(printed)} is not allowed; it must be a number, [mean, deviation], or a range "
-                "from low to high"
+                f"{place}: {reprlib.repr(printed)} is not allowed; it must be a number, [mean, deviation >= 0], or a "
+                "range from low to high"
             )
     for end in (level.mean - level.half_width, level.mean + level.half_width):
         if problem := out_of_range({f"{cell.split}/{cell.metric}": end}):
@@ -320,17 +321,25 @@ def _check_table(table: Table, name: str, path: Path) -> None:
         cells = [cell for columns in table.columns for cell in columns.titles() if columns.split == "test"]
         known = [cell.metric for cell in cells if cell.epoch is None]
         _check_names([table.compared], known, "metric", f"{path}: {name}, compared")
+        _check_fraction(table.compared, f"{path}: {name}, compared")
     for claim in table.claims:
         place = f"{path}: claim {claim.text!r} of {name}"
         _check_names(claim.rows + claim.against, table.rows, "row", place)
         of_split = [cell for cell in table.printed() if cell.split == claim.split]
         _check_names([claim.metric], [cell.metric for cell in of_split], "metric", place)
+        _check_fraction(claim.metric, place)
         _check_names([claim.epoch], [cell.epoch for cell in of_split if cell.metric == claim.metric], "epoch", place)
         for row in claim.rows + claim.against:
             if table.published is None or table.rows[row].published is None:
                 raise TableError(f"{place}: row {row!r} has no published numbers to claim")
     for row in table.rows:
         _check_names(table.seeds_of(row), table.seeds, "seed", f"{path}: row {row!r} of {name}")
+
+
+def _check_fraction(name: str, place: str) -> None:
+    """Verdicts and differences are in fractions and percentage points."""
+    if (metric(name).least, metric(name).largest) != (0, 1):
+        raise TableError(f"{place}: {name!r} is not allowed; it must be a metric from 0 to 1")
 
 
 def _check_question(question: Question, declaration: Declaration, place: str) -> None:

@@ -4,11 +4,14 @@ import pytest
 
 from reporting.__main__ import main
 from tests.reporting.synthetic_records import finish_runs, make_record
-from tests.reporting.synthetic_results import both
+from tests.reporting.synthetic_results import SMALL, both
 
 RECORDS, DECLARATION, PAPER = "records/airline.jsonl", "tables.yaml", "published/paper.yaml"
 LEARNED, OF_LEARNED = ": claim 'SharMiX wins' of small: ", ", asked for row 'learned' of small, accuracy: "
 CLAIM, PAIR = "rows: [learned], against: [softmax]", "[0.910, 0.006]"
+OF_SUPPORT = SMALL.replace("accuracy: accuracy,", "accuracy: accuracy, support: S,").replace(
+    "compared: a", "compared: support #"
+)
 
 # A file, the text in it that is replaced (None: all of it), the new text, and what the line says after the file.
 DAMAGE = [
@@ -29,6 +32,9 @@ DAMAGE = [
     (DECLARATION, CLAIM, f"{CLAIM}, epoch: 9", f"{LEARNED}there is no epoch 9"),
     (DECLARATION, "metric: sparsity", "metric: density", ": claim 'SharMiX is dense' of small: there is no metric"),
     (DECLARATION, "published: sharmix}", "published: null}", f"{LEARNED}row 'learned' has no published numbers"),
+    (DECLARATION, "against: [softmax]", "against: [softmacks]", f"{LEARNED}there is no row"),
+    (DECLARATION, "epochs: [], printed", "epochs: [2], printed", ": small, compared: there is no metric 'accuracy'"),
+    (DECLARATION, None, OF_SUPPORT, ": small, compared: 'support' is not allowed; it must be a metric from 0 to 1"),
     (PAPER, "sharmix:", "sharmax:", ", asked for row 'learned' of small: there is no row"),
     (PAPER, PAIR, '"0.9"', f"{OF_LEARNED}'0.9' is not allowed; it must be a number"),
     (
@@ -37,6 +43,8 @@ DAMAGE = [
         "{low: 0.9, high: 0.1}",
         f"{OF_LEARNED}{{'high': 0.1, 'low': 0.9}} is not allowed; it must be a number",
     ),
+    (PAPER, PAIR, "[0.910, -0.006]", f"{OF_LEARNED}[0.91, -0.006] is not allowed; it must be a number"),
+    (PAPER, PAIR, "{low: 0.9, high: 1.05}", f"{OF_LEARNED}test/accuracy=1.05: it should be between 0 and 1"),
     (PAPER, PAIR, "91.0", f"{OF_LEARNED}test/accuracy=91.0: it should be between 0 and 1"),
 ]
 
