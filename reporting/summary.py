@@ -20,7 +20,15 @@ from reporting.records.groups import Group, label_runs, style_groups
 from reporting.records.runs import Runs
 from reporting.records.selection import list_runs_by_code, of_one_code, records_of_row
 from reporting.records.statistics import POINTS, estimate, paired_difference
-from reporting.text.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
+from reporting.text.number_formats import (
+    NOT_REACHED,
+    NOTHING,
+    as_printed,
+    number,
+    over_seeds,
+    with_deviation,
+    with_interval,
+)
 
 _GAP = 2  # characters between two columns
 
@@ -101,6 +109,8 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
                 theirs = numbers.get(row, {}).get(cell, Level(nan))
                 ours = (_ours(table, cell, runs, row, columns.decimals) for runs in (recorded_runs, your_runs))
                 printed = with_deviation(theirs.mean, theirs.std, columns.decimals)
+                if theirs.half_width:
+                    printed = as_printed(theirs.mean, theirs.half_width, columns.decimals)
                 shown.add_row(text, f"{title}, {split}", printed, *ours)
                 text = ""
         shown.add_section()
@@ -123,10 +133,12 @@ def _ours(table: declaration.Table, cell: Cell, records: list[Record], row: str,
 def best_activation(experiment: str, groups: list[Group], confidence: float) -> str | None:
     """One sentence: how far the best activation of an experiment is from softmax on test, and what this rests on.
 
-    None without runs of softmax and of another activation. `confidence` is that of the interval of the difference,
-    paired by seed.
+    None without runs of softmax, of one setting, and of another activation with the same seed, or without a number to
+    compare. `confidence` is that of the interval of the difference, paired by seed.
     """
     name, unit = ("bleu", "BLEU") if "test/bleu" in groups[0].runs.measured else ("accuracy", "points of accuracy")
+    if not all(f"test/{name}" in group.runs.measured for group in groups):
+        return None
     values = {group.label: group.runs.values("test", name) for group in groups}
     baselines = [group for group in groups if group.runs.activation["name"] == "softmax"]
     others = [group for group in groups if group.runs.activation["name"] != "softmax"]
@@ -134,6 +146,8 @@ def best_activation(experiment: str, groups: list[Group], confidence: float) -> 
         return None
     leads = [paired_difference(values[group.label], values[baselines[0].label]) for group in others]
     most = max(lead.size for lead in leads)  # an activation of fewer seeds could be the best by luck
+    if not most:
+        return None
     compared = [one for one in zip(others, leads, strict=True) if one[1].size == most]
     best, lead = max(compared, key=lambda one: one[1].mean())
     scale = 1 if metric(name).largest == 100 else POINTS

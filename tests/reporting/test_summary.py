@@ -88,6 +88,14 @@ def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path):
     assert "8 runs; digest 0ther, commit c0ffee, clean: softmax seed 2; repeat them with force=true" in warning
 
 
+def test_a_published_range_is_shown_as_a_range(small, capsys):
+    paper = small / "published" / "paper.yaml"
+    paper.write_text(paper.read_text("utf-8").replace("[0.893, 0.007]", "{low: 0.85, high: 0.95}"), "utf-8")
+    finish_runs(small / "outputs", [make_record("softmax", 1)])
+    main(["summary", "airline", "--outputs", str(small / "outputs"), *both(small)])
+    assert re.search(r"accuracy, test +0\.850 to 0\.950 ", capsys.readouterr().out)
+
+
 def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax"])
@@ -152,6 +160,24 @@ def test_a_sentence_says_where_the_best_activation_is_beside_softmax():
         "digits", against_softmax([0.01], seeds=1), 0.95
     )
     assert best_activation("digits", *grouped([make_record("softmax", 1, "digits")]), 0.95) is None
+
+
+def test_there_is_no_sentence_without_two_numbers_of_one_seed():
+    entmax = make_record("entmax", 2, "digits", alpha=1.5)
+    softmax = make_record("softmax", 1, "digits")
+    assert best_activation("digits", *grouped([softmax, entmax]), 0.95) is None
+    other = changed(make_record("softmax", 2, "digits"), optimizer={"learning_rate": 0.1})
+    assert best_activation("digits", *grouped([softmax, other, entmax]), 0.95) is None
+    for record in (softmax, entmax):
+        for row in (*record["curves"], record["metrics"]["test"]):
+            row.pop("test/accuracy", None)
+            row.pop("accuracy", None)
+    assert best_activation("digits", *grouped([softmax, entmax | {"seed": 1}]), 0.95) is None
+
+
+def test_translations_are_compared_by_bleu():
+    records = [make_record(name, 1, "copy", {"bleu": bleu}) for name, bleu in (("softmax", 30.0), ("sparsemax", 31.0))]
+    assert "sparsemax is +1.00 BLEU from softmax" in best_activation("copy", *grouped(records), 0.95)
 
 
 def test_the_sentence_names_what_weakens_it():
