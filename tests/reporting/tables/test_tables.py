@@ -18,7 +18,7 @@ from tests.reporting.synthetic_results import (
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
 
-def test_one_block_has_theirs_and_ours_and_only_a_difference_that_excludes_0_is_bold(small):
+def test_one_block_has_theirs_and_ours_and_only_a_difference_that_holm_leaves_is_bold(small):
     rebuild(small)
     test, train = "On test; accuracy − softmax in percentage points", "On train, ours"
     learned, entmax = (cells_of(small, "small")[row] for row in (LEARNED, "entmax (α = 1.5)"))
