@@ -212,7 +212,12 @@ def _loss_of_next_tokens(
     options: dict[str, Any] = {name: getattr(criterion, name) for name in ("ignore_index", "label_smoothing")}
     options["reduction"] = "mean" if num_items_in_batch is None else "sum"
     if layer := getattr(logits, "sharmix_layer", None):
-        hidden, weight, bias = layer
+        trained, hidden, weight, bias = layer
+        if trained is not criterion:
+            raise ValueError(
+                "the outputs are of a copy of the model, or of one that has another criterion since; use the function "
+                "that attach_criterion returns for it"
+            )
         loss = activation.linear_loss(hidden[..., :-1, :], weight, bias, words, **options)
     elif criterion.training and torch.is_grad_enabled():
         raise ValueError(
@@ -235,7 +240,8 @@ class _WithheldLogits(nn.Linear):
             return super().forward(hidden)
         logits: Tensor = _Withheld.apply(hidden, len(self.weight))
         # A model that changes its logits makes a tensor without this attribute.
-        logits.sharmix_layer = as_autocast(hidden, self.weight, self.bias)  # type: ignore[attr-defined]
+        layer = self.criterion, *as_autocast(hidden, self.weight, self.bias)
+        logits.sharmix_layer = layer  # type: ignore[attr-defined]
         return logits
 
 

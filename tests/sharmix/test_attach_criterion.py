@@ -1,5 +1,6 @@
 """Tiny language models of transformers, trained by a criterion, against the criterion on plain logits."""
 
+import copy
 import importlib
 from functools import partial
 
@@ -133,7 +134,9 @@ def test_refusals():
     other = model_of(MODELS["llama"])
     other.lm_head = nn.Sequential(other.lm_head)
     another = ours.attach_criterion(model_of(MODELS["llama"]), criterion)
-    attach, loss = ours.attach_criterion, ours.attach_criterion(model_of(MODELS["llama"]), criterion)
+    attached = model_of(MODELS["llama"])
+    attach, loss = ours.attach_criterion, ours.attach_criterion(attached, criterion)
+    copied = copy.deepcopy(attached)
     refused = {
         "BertForMaskedLM is not a causal language model": lambda: attach(bert, criterion),
         "T5ForConditionalGeneration is not a causal": lambda: attach(t5, criterion),
@@ -143,6 +146,7 @@ def test_refusals():
         "reduction 'mean'": lambda: attach(llama, sharmix.EntmaxLoss(reduction="sum")),
         "batch has no labels": lambda: loss(llama(TOKENS), None),
         "it needs the model that is trained": lambda: another(llama(TOKENS), LABELS),
+        "the outputs are of a copy of the model": lambda: loss(copied(TOKENS), LABELS),
     }
     with every_case() as case:
         for message, call in refused.items():
