@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Collection, Iterator, Sequence
+from numbers import Real
 from typing import Any
 from weakref import ref
 
@@ -44,14 +45,13 @@ class Learning(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *arguments)
         for name, parameter in _learned_parameters(self):
             _correct(parameter, name, prefix + name)
-        fixed = [
-            name for name in RANGES if prefix + name in state_dict and isinstance(getattr(self, name, None), float)
-        ]
+        fixed = [name for name in RANGES if prefix + name in state_dict and isinstance(getattr(self, name, None), Real)]
         if fixed:
+            names = [*(name for name, _ in _learned_parameters(self)), *fixed]
             error_messages: list[str] = arguments[-1]
             error_messages.append(
                 f"{', '.join(prefix + name for name in fixed)}: learned in this state, and a number in this "
-                f"{type(self).__name__}; build it with learned={fixed}"
+                f"{type(self).__name__}; build it with learned={names}"
             )
 
     @torch.no_grad()

@@ -83,6 +83,22 @@ def test_a_step_that_computes_the_loss_several_times_leaves_orders_out_once():
     assert linecache.getline(said.filename, said.lineno).strip() == "network.step(closure)"
 
 
+def test_a_closure_may_be_given_by_its_name():
+    act, seen = sharmix.SharMiX(learned=True), []
+    optimizer = torch.optim.LBFGS(act.parameters(), lr=50.0, max_iter=3)
+
+    def closure():
+        seen.append(max(act.q.item(), act.r.item()))
+        optimizer.zero_grad()
+        loss = act.loss(torch.tensor([[1.0, 0.5, 0.2]]), torch.tensor([0]))
+        loss.backward()
+        return loss
+
+    optimizer.step(closure=closure)
+    assert len(seen) > 1
+    assert max(seen) < BOUND
+
+
 def test_a_learned_state_for_fixed_orders_says_how_to_build_them():
     state = sharmix.SharMiXLoss(learned=True).state_dict()
     message = (
@@ -90,7 +106,12 @@ def test_a_learned_state_for_fixed_orders_says_how_to_build_them():
     )
     with pytest.raises(RuntimeError, match=message):
         sharmix.SharMiXLoss().load_state_dict(state)
+    with pytest.raises(RuntimeError, match=message):
+        sharmix.SharMiXLoss(q=2, r=2).load_state_dict(state, strict=False)
     sharmix.SharMiXLoss(learned=True).load_state_dict(state)
+    state = sharmix.SharMiX(learned=("q", "r", "temperature")).state_dict()
+    with pytest.raises(RuntimeError, match=r"build it with learned=\['q', 'r', 'temperature'\]"):
+        sharmix.SharMiX(learned=True).load_state_dict(state)
 
 
 class Network(nn.Module):
@@ -246,6 +267,22 @@ def test_a_value_out_of_range_is_loaded_as_the_nearest_inside_with_a_warning(loa
     largest = torch.tensor(BOUND).nextafter(torch.tensor(LEAST)).item()
     assert [order.item() for order in network.act.parameters()] == [largest, LEAST]
     assert [state["act.q"].item(), state["act.r"].item()] == [torch.tensor(3.08).item(), 0.5]
+
+
+@pytest.mark.parametrize("start", [1.01, 1.9999])
+def test_a_checkpoint_in_bfloat16_is_loaded_without_a_warning(start):
+    act = sharmix.SharMiX(learned=True)
+    act.load_state_dict({name: torch.tensor(start).bfloat16() for name in ("q", "r")})  # a warning is an error
+    assert all(torch.tensor(LEAST) <= order < BOUND for order in (act.q, act.r))
+
+
+def test_project_puts_orders_into_their_ranges():
+    act = sharmix.SharMiX(learned=("q", "r", "temperature"))
+    for order, value in ((act.q, 3.0), (act.r, 0.5), (act.temperature, 20.0)):
+        order.data.fill_(value)
+    act.project_()
+    assert [act.q.item(), act.r.item(), act.temperature.item()] == pytest.approx([2, LEAST, 10])
+    assert act.q < BOUND
 
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
