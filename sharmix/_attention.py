@@ -303,11 +303,11 @@ class LogLengthScale(nn.Module):
         learned: which of `delta`, `beta` and `gamma` are learned: names, True for β and γ, or False for none.
 
     Shape:
-        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads. For one head
-        the factor has the shape of n.
+        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads. For one head,
+        or where nothing is learned, the factor has the shape of n.
 
     Raises:
-        ValueError: `learned` is not allowed.
+        ValueError: `learned` or `num_heads` is not allowed.
 
     Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4, whose code
     has log(1 + n), too; β and γ start at the means of the values that it draws. Scalable-Softmax: Nakanishi (2025).
@@ -328,6 +328,8 @@ class LogLengthScale(nn.Module):
         learned: bool | Sequence[str] = True,
     ) -> None:
         super().__init__()
+        if num_heads < 1:
+            raise ValueError(f"num_heads={num_heads} is not allowed; it must be at least 1")
         starts = {"delta": delta, "beta": beta, "gamma": gamma}
         names = learned_names(learned, tuple(starts), ("beta", "gamma"))
         self.delta: float | Tensor

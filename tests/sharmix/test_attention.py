@@ -163,9 +163,46 @@ def test_scalable_softmax_and_what_is_not_learned():
     for learned, names in ((True, ["beta", "gamma"]), ("delta", ["delta"]), (False, []), ((), [])):
         assert [name for name, _ in sharmix.LogLengthScale(learned=learned).named_parameters()] == names
     assert sharmix.LogLengthScale(beta=1, learned=["beta"]).beta.is_floating_point()
-    assert sharmix.LogLengthScale()(n).unique().numel() == 1  # γ starts at 0
+    assert sharmix.LogLengthScale()(n).unique().item() == pytest.approx(1.55)  # γ starts at 0
     with pytest.raises(ValueError, match=r"learned='q' is not allowed; it must be a bool or names among .*'gamma'"):
         sharmix.LogLengthScale(learned="q")
+    with pytest.raises(ValueError, match="num_heads=0 is not allowed; it must be at least 1"):
+        sharmix.LogLengthScale(0)
+
+
+def test_a_scale_of_0_weighs_all_keys_alike_and_a_mask_may_be_single():
+    query, key, value = inputs()
+    alike = sharmix.attention(query, key, value, "entmax", scale=0.0)
+    torch.testing.assert_close(alike, value.mean(-2, keepdim=True).expand_as(alike))
+    mask = numbers(QUERIES, KEYS).float()
+    masked = (sharmix.attention(query, key, value, "softmax", one) for one in (mask, mask.double()))
+    torch.testing.assert_close(*masked)
+
+
+@for_every(
+    "keys, options, numbers_of_keys",
+    (
+        (3, {"is_causal": True}, [1, 2, 3, 3, 3]),
+        (0, {}, [1]),
+        (
+            KEYS,
+            {"attn_mask": torch.ones(QUERIES, KEYS).tril().bool() & torch.tensor([[1]] * 4 + [[0]]).bool()},
+            [1, 2, 3, 4, 1],
+        ),
+    ),
+)
+def test_a_length_scale_gets_the_number_of_keys_that_a_query_sees_and_at_least_1(keys, options, numbers_of_keys):
+    query, key, value = inputs()
+    seen = []
+    scale = lambda n: seen.append(n.expand(QUERIES, 1)) or torch.ones_like(n)  # noqa: E731
+    sharmix.attention(query, key[:, :, :keys], value[:, :, :keys], "entmax", **options, length_scale=scale)
+    assert seen[0].flatten().tolist() == (numbers_of_keys * QUERIES)[:QUERIES]
+
+
+def test_an_integer_mask_is_refused_under_autocast_too():
+    half = [one.bfloat16() for one in inputs()]
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(TypeError, match=r"got torch\.int64"):
+        sharmix.attention(*half, "entmax", torch.ones(QUERIES, KEYS, dtype=torch.long))
 
 
 @for_every(rotated=(False, True))  # rotary angles in float32 leave queries and keys in float32
@@ -236,6 +273,16 @@ def test_it_compiles_in_one_graph():
         r"attn_mask of shape \(2, 7\)": {"attn_mask": MASK.new_ones(2, 7)},  # of keys alone, [N, S]
         "must have leading dimensions that broadcast, .* enable_gqa=True": {"key": KEY[:, :2], "value": VALUE[:, :2]},
         "masked_rows='zero' is not allowed": {"masked_rows": "zero"},
+        r"\[..., S, Ev\], got .*, \(2, 4, 6, 4\)": {"value": VALUE[:, :, 1:]},
+        r"got .*, \(3,\), \(2, 4, 7, 4\)": {"key": KEY[0, 0, 0]},
+        r"multiple of those of key and value: .*, \(2, 3, 7, 4\)": {"value": VALUE[:, :3], "enable_gqa": True},
+        "activation must be an instance, Entmax": {"activation": sharmix.Entmax},
+        r"attn_mask of shape \(7,\)": {"attn_mask": MASK.new_ones(7)},
+        "must be of one floating-point dtype, got torch.int64": {
+            "query": QUERY.long(),
+            "key": KEY.long(),
+            "value": VALUE.long(),
+        },
     }.items(),
 )
 def test_refusals(message, wrong):
