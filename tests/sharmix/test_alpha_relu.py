@@ -109,6 +109,38 @@ def test_calibration_ends_with_the_first_batch_that_is_not_refused():
         torch.testing.assert_close(act(logits()), sharmix.alpha_relu(logits(), alpha=1.5, tau=tau))
 
 
+def test_a_class_can_be_ignored_and_takes_no_part_in_the_threshold():
+    y = torch.tensor(Y)
+    acts = [sharmix.AlphaReLU().double() for _ in range(3)]
+    weight = torch.tensor(Z, dtype=torch.float64).T
+    expected = acts[0].loss(logits()[1:], y[1:])
+    torch.testing.assert_close(acts[1].loss(logits(), y, ignore_index=Y[0]), expected)
+    layer = acts[2].linear_loss(torch.eye(3, dtype=torch.float64), weight, None, y, ignore_index=Y[0])
+    torch.testing.assert_close(layer, expected)
+    assert acts[0].tau == acts[1].tau
+
+
+def test_neither_a_wrong_option_nor_a_batch_of_no_rows_sets_a_threshold():
+    act = sharmix.AlphaReLU().double()
+    with pytest.raises(ValueError, match="label_smoothing"):
+        act.loss(logits(), torch.tensor(Y), label_smoothing=2.0)
+    assert act.tau.isnan()
+    act.loss(logits(), torch.full((len(Z),), -100))
+    act.loss(logits()[:0], torch.tensor(Y)[:0])
+    assert not act.calibrated
+    assert act(logits()).isfinite().all()
+
+
+def test_the_state_of_no_threshold_takes_one_away_and_a_tensor_is_copied():
+    tau = torch.tensor(0.3)
+    first, second = sharmix.AlphaReLU(tau=tau), sharmix.AlphaReLU(tau=tau)
+    first.load_state_dict({"tau": torch.tensor(0.5)})
+    assert second.tau == tau == torch.tensor(0.3)
+    first.load_state_dict(sharmix.AlphaReLU().state_dict())
+    assert not first.calibrated
+    assert first(logits()).isfinite().all()
+
+
 def test_a_threshold_that_other_code_sets_is_used():
     trained, z = sharmix.AlphaReLU(tau=0.3), logits()
     averaged = torch.optim.swa_utils.AveragedModel(sharmix.AlphaReLU(), use_buffers=True)

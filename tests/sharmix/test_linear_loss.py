@@ -53,6 +53,34 @@ def test_value_and_gradients_are_those_of_the_whole_logits(scale, reduction, q, 
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
+def test_over_no_rows_the_gradients_are_0():
+    tensors, targets = layer(2.0)
+    for hidden, labels in ((tensors[0], torch.full_like(targets, -100)), (tensors[0][:0], targets[:0])):
+        for reduction in ("mean", "sum"):
+            loss = sharmix.linear_fenchel_young_loss(hidden, *tensors[1:], labels, reduction=reduction)
+            assert loss.isnan() if reduction == "mean" else loss == 0
+            assert all((gradient == 0).all() for gradient in torch.autograd.grad(loss, tensors))
+
+
+@pytest.mark.parametrize("base", [sharmix.SharMiX, sharmix.Softmax])
+def test_a_loss_of_ones_own_is_that_of_the_layer(base):
+    class Own(base):
+        def loss(self, logits, targets, **options):
+            return 7 * super().loss(logits, targets, **options)
+
+    tensors, targets = layer(1.0)
+    torch.testing.assert_close(Own().linear_loss(*tensors, targets), Own().loss(linear(*tensors), targets))
+
+
+@pytest.mark.parametrize("name", ["softmax", "entmax_learned"])
+def test_the_loss_of_a_layer_does_not_depend_on_the_dimension_of_the_map(name):
+    tensors, targets = layer(1.0)
+    first, last = (
+        sharmix.build_activation(name, dim=dim).linear_loss(*tensors, targets, label_smoothing=0.1) for dim in (0, -1)
+    )
+    assert torch.equal(first, last)
+
+
 def test_more_dimensions_no_bias_and_no_gradient():
     (hidden, weight, _), targets = layer(2.0)
     hidden, targets = hidden.reshape(5, 6, FEATURES), targets.reshape(5, 6)
@@ -148,6 +176,8 @@ def test_the_backward_pass_is_not_differentiated_again():
     (
         ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
         ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
+        ({"weight": torch.zeros(FEATURES)}, ValueError, r"weight of shape \(8,\)"),
+        ({"q": 1.75, "r": 1.25, "nonconcave": "error"}, ValueError, "concave"),
         ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
         ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
         ({"targets": torch.zeros(29, dtype=torch.long)}, ValueError, r"class indices of shape \(29,\)"),

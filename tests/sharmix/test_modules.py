@@ -104,6 +104,44 @@ def test_what_is_learned():
         sharmix.SharMiX(objective="brier")
 
 
+@for_every(
+    "build, message",
+    (
+        (lambda: sharmix.Softmax(masked_rows="zero"), "masked_rows='zero' is not allowed"),
+        (lambda: sharmix.Entmax(alpha=0.5), "^alpha=0.5 is not allowed"),
+        (lambda: sharmix.Normmax(alpha=1.0), "^alpha of normmax=1.0 is not allowed"),
+        (lambda: sharmix.AlphaReLU(alpha=1.0), "^alpha of alpha-ReLU=1.0 is not allowed"),
+        (lambda: sharmix.AlphaReLU(tau=torch.nan), "^tau=nan is not allowed"),
+    ),
+)
+def test_a_wrong_argument_is_refused_when_a_module_is_built(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+@for_every(objective=("brier", "log"), options=({"reduction": "sum"}, {"reduction": "none"}, {"ignore_index": 0}))
+def test_the_options_of_a_loss_reach_its_objective(objective, options):
+    act = sharmix.Entmax(alpha=1.5, learned=True, objective=objective).double()
+    z, y = 0.3 * logits(6, 5), torch.tensor([0, 1, 2, 3, 4, 0])
+    p = act(z)
+    own = p.gather(-1, y[:, None]).squeeze(-1)
+    rows = -own.log() if objective == "log" else p.square().sum(-1) - 2 * own + 1
+    expected = rows[y != 0].mean() if "ignore_index" in options else rows.sum()
+    found = act.loss(z, y, **options).sum()
+    torch.testing.assert_close(*(torch.autograd.grad(one, act.alpha, retain_graph=True) for one in (found, expected)))
+
+
+def test_an_entropy_of_classes_is_refused():
+    class Wrong(sharmix.Softmax):
+        conjugate, class_loss = sharmix.Activation.conjugate, sharmix.Activation.class_loss
+
+        def entropy(self, probabilities):
+            return -probabilities * probabilities.log()
+
+    with pytest.raises(ValueError, match=r"Wrong.entropy must return one number for each row, got shape \(5, 4\)"):
+        Wrong().loss(torch.randn(5, 4), torch.zeros(5).long())
+
+
 def test_modules_built_from_one_tensor_do_not_share_it():
     alpha = torch.tensor(1.5)
     first, second = sharmix.Entmax(alpha=alpha), sharmix.Entmax(alpha=alpha)

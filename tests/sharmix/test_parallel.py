@@ -107,6 +107,13 @@ def test_one_process_has_the_loss_of_the_whole_logits(alone):
     check_all_cases()
 
 
+def test_orders_and_temperature_reach_the_loss_of_a_split_layer(alone):
+    hidden, weight = torch.randn(6, 3, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
+    y, orders = torch.tensor([0, 1, 2, 3, 4, -100]), (1.5, 1.5, 0.5)
+    found = parallel.vocab_parallel_linear_loss(hidden, weight, None, y, *orders)
+    torch.testing.assert_close(found, sharmix.fenchel_young_loss(linear(hidden, weight), y, *orders))
+
+
 def test_tied_rows_at_a_large_r_are_exact(alone):
     z, y = torch.zeros(2, 301), torch.tensor([0, 7])
     loss = parallel.vocab_parallel_loss(z, y, 1.5, 20.0, candidates=4, reduction="none")
@@ -337,7 +344,9 @@ def test_what_is_not_allowed(alone):
             ({"local_logits": z.long()}, TypeError, "local_logits must be a floating-point"),
             ({"sizes": [5, 5]}, ValueError, "1 numbers of classes"),
             ({"sizes": [6]}, ValueError, r"the processes hold \[5\] classes"),
+            ({"sizes": [-5]}, ValueError, r"sizes=\[-5\] is not allowed"),
             ({"candidates": 0}, ValueError, "candidates=0"),
+            ({"candidates": 2.5}, ValueError, "candidates=2.5 is not allowed"),
             ({"label_smoothing": 2.0}, ValueError, "label_smoothing=2.0"),
         ):
             with case(expected=message), pytest.raises(error, match=message):
