@@ -108,9 +108,10 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
             for cell, title in columns.titles().items():
                 theirs = numbers.get(row, {}).get(cell, Level(nan))
                 ours = (_ours(table, cell, runs, row, columns.decimals) for runs in (recorded_runs, your_runs))
-                printed = with_deviation(theirs.mean, theirs.std, columns.decimals)
                 if theirs.half_width:
                     printed = as_printed(theirs.mean, theirs.half_width, columns.decimals)
+                else:
+                    printed = with_deviation(theirs.mean, theirs.std, columns.decimals)
                 shown.add_row(text, f"{title}, {split}", printed, *ours)
                 text = ""
         shown.add_section()
