@@ -224,6 +224,13 @@ def check_criterion():
             criterion(DTensor.from_local(z.detach(), mesh, [placement]), y)
 
 
+def check_criterion_in(group):
+    z, y = batch("peaked", 75, torch.float64)
+    criterion = parallel.VocabParallelLoss("sparsemax", group=group, sizes=SIZES[2])
+    loss = criterion(z.split(SIZES[2], -1)[dist.get_rank(group)], y)
+    torch.testing.assert_close(loss, sharmix.sparsemax_loss(z, y))
+
+
 def check_layer():
     rank, sizes, features = dist.get_rank(), [5, 70], 6
     generator = torch.Generator().manual_seed(0)
@@ -254,16 +261,17 @@ def check_layer():
         torch.testing.assert_close(mine, theirs, rtol=2e-6, atol=1e-6)
 
 
-def check_layer_in_parts():
+def check_layer_in_parts(group=None):
     """A few rows at a time, where the processes have other numbers of classes, which the loss asks for."""
-    rank, generator = dist.get_rank(), torch.Generator().manual_seed(0)
+    rank, generator = dist.get_rank(group), torch.Generator().manual_seed(0)
+    split = {"group": group, "label_smoothing": 0.1, "candidates": 75}
     hidden, weight = torch.randn(40, 6, generator=generator), torch.randn(75, 6, generator=generator)
     y = torch.randint(75, (40,), generator=generator)
     for sizes in ([5, 70], [75, 0]):
         inputs = [one.clone().requires_grad_() for one in (hidden, weight.split(sizes)[rank])]
         with pytest.MonkeyPatch.context() as patch, messages() as seen:
             patch.setattr(_layer_in_blocks, "_CHUNK_BYTES", 4 * 75 * 16)
-            loss = parallel.vocab_parallel_linear_loss(*inputs, None, y, label_smoothing=0.1, candidates=75)
+            loss = parallel.vocab_parallel_linear_loss(*inputs, None, y, **split)
         assert [name for name, _ in seen].count("all_gather_into_tensor") > 3
         whole = [one.clone().requires_grad_() for one in (hidden, weight)]
         expected = sharmix.linear_fenchel_young_loss(*whole, None, y, label_smoothing=0.1)
@@ -312,6 +320,8 @@ def check_four_processes():
     some = dist.new_group([1, 3])  # numbers in the group are others than in all
     if dist.get_rank() in (1, 3):
         check_all_cases(some)
+        check_layer_in_parts(some)
+        check_criterion_in(some)
 
     def loss(z):
         return parallel.vocab_parallel_loss(z, y, sizes=SIZES[4], candidates=4)
