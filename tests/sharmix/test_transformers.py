@@ -113,6 +113,8 @@ def test_caches_and_padding_change_nothing():
         in_static = torch.cat([in_static, model(TOKENS[1:, 4:], past_key_values=static).logits[0]])
         short = torch.cat([torch.zeros(1, 2, dtype=torch.long), TOKENS[1:, :4]], dim=1)
         padded = model(short, attention_mask=PADDED_LEFT[:1]).logits[0, 2:]
+        model.set_attn_implementation("sharmix_entmax")
+        assert not torch.allclose(model(TOKENS[1:]).logits[0, 1:], expected[1:])  # the scale counts
     torch.testing.assert_close(torch.stack(by_token), expected)
     torch.testing.assert_close(in_static, expected)
     torch.testing.assert_close(padded, expected[:4], rtol=0, atol=1e-5)  # rotary angles are float32
@@ -122,6 +124,29 @@ def test_caches_and_padding_change_nothing():
     ]
     assert torch.equal(*generated)
     assert generated[0].shape == (2, LENGTH + 5)
+
+
+@for_every(given=(None, True, False), declared=(None, True, False), queries=(1, LENGTH), masked=(False, True))
+def test_arguments_mean_what_they_do_to_torch(given, declared, queries, masked):
+    layer = torch.nn.Module()  # a layer may not declare that it is causal
+    if declared is not None:
+        layer.is_causal = declared
+    generator = torch.Generator().manual_seed(0)
+    key = torch.randn(2, 4, LENGTH, 4, dtype=torch.float64, generator=generator)
+    query, value = key[:, :, -queries:] + 1, key.flip(-1)
+    mask = PADDED_LEFT.bool()[:, None, None] if masked else None
+    ours, theirs = (
+        transformers.AttentionInterface()[name](layer, query, key, value, mask, scaling=0.7, is_causal=given)[0]
+        for name in ("sharmix_softmax", "sdpa")
+    )
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_dropout_of_weights_reaches_attention():
+    model = model_of(gpt2, attn_implementation="sharmix_softmax", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.5)
+    kept = model(TOKENS).logits
+    model.train()
+    assert not torch.allclose(model(TOKENS).logits, kept)
 
 
 def test_a_saved_model_is_loaded_under_the_name(tmp_path):
@@ -161,8 +186,13 @@ def test_refusals():
     config = transformers.Gemma2Config(**SIZES, **sizes, num_attention_heads=4, num_key_value_heads=2)
     gemma = transformers.Gemma2ForCausalLM(config)
     gemma.set_attn_implementation("sharmix_entmax")
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 2}
+    config = transformers.GptOssConfig(**SIZES, **sizes)
+    gpt_oss = transformers.GptOssForCausalLM(config)
+    gpt_oss.set_attn_implementation("sharmix_entmax")
     refused = {
         "Gemma2Attention computes attention with softcap": lambda: gemma(TOKENS),
+        "GptOssAttention computes attention with s_aux": lambda: gpt_oss(TOKENS),
         "there is no activation 'entmx'": lambda: ours.register_attention("sharmix_wrong", "entmx"),
         "activation='entmax_learned' has parameters": lambda: ours.SupportLogitsProcessor("entmax_learned"),
         "it can leave no candidate": lambda: ours.SupportLogitsProcessor(sharmix.AlphaReLU(tau=0.3)),
