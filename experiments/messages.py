@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import YAMLError
 
@@ -93,6 +93,11 @@ def _message_of_hydra(error: Exception) -> str:
         group, name, names = found.groups()
         close = difflib.get_close_matches(name, re.split(r"[\s,]+", names.strip()), n=1)
         lines[0] += f"; did you mean {group}={close[0]}?" if close else ""
+    if isinstance(error, OverrideParseException):
+        if error.override not in own:
+            lines.insert(0, f"Error parsing override '{error.override}'")
+        name, _, value = error.override.partition("=")
+        lines.insert(-1, f"A value with such characters needs quotes within quotes: \"{name}='{value}'\"")
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
         known = {str(key).lower(): str(key) for key in key_error.parent_node}
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)
