@@ -97,7 +97,8 @@ def _message_of_hydra(error: Exception) -> str:
         if error.override not in own:
             lines.insert(0, f"Error parsing override '{error.override}'")
         name, _, value = error.override.partition("=")
-        lines.insert(-1, f"A value with such characters needs quotes within quotes: \"{name}='{value}'\"")
+        quoted = f"A value with such characters needs quotes within quotes: \"{name}='{value}'\""
+        lines.insert(-1, f"For ~ write {name}=$HOME{value[1:]}" if value.startswith("~/") else quoted)
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
         known = {str(key).lower(): str(key) for key in key_error.parent_node}
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)

@@ -34,6 +34,7 @@ COMMANDS = {  # a command line, and words of the one message
     ("activation.Q=1.5",): "Did you mean q? Allowed: alpha, q, r,",
     ("trainer.max_epochz=3",): "Did you mean max_epochs? Allowed: max_epochs,",
     ("seed=[1",): "Error parsing override 'seed=[1'\nno viable alternative at input '[1'",
+    ("paths.data=~/data",): "For ~ write paths.data=$HOME/data",
     ("paths.data=disk (1)/a=b",): "needs quotes within quotes: \"paths.data='disk (1)/a=b'\"",
     ("--config-dir=nowhere",): "config directory",
     ("paths.outputs=",): "paths.outputs='' is not allowed; it should be a folder; is a variable of the shell not set?",
