@@ -22,6 +22,8 @@ FAILED_RUNS = "the runs named above have failed"
 _ADVICE = ", set env var HYDRA_FULL_ERROR=1 to see chained exception"  # of Hydra; `one_message` has set it
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*)'")
 _NO_SETTING = re.compile(r"Error parsing override '([\w/.-]+)'\nmissing EQUAL")
+_FROM_HOME = re.compile(r"([\w/.+-]+)=~(/[\w/.-]*)")
+_QUOTABLE = re.compile(r"([\w/.+-]+)=([^'\"~]+)")
 _CLOSED = re.compile(r"Could not override '(\w+|(activation|optimizer|paths|trainer)\.\w+)'")  # + adds nothing there
 _NO_OPTION = re.compile(r"Could not find '(\w+)/(\w+)'.*Available options in '\w+':([^']*)")
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
@@ -96,9 +98,10 @@ def _message_of_hydra(error: Exception) -> str:
     if isinstance(error, OverrideParseException):
         if error.override not in own:
             lines.insert(0, f"Error parsing override '{error.override}'")
-        name, _, value = error.override.partition("=")
-        quoted = f"A value with such characters needs quotes within quotes: \"{name}='{value}'\""
-        lines.insert(-1, f"For ~ write {name}=$HOME{value[1:]}" if value.startswith("~/") else quoted)
+        if found := _FROM_HOME.fullmatch(error.override):
+            lines.insert(-1, f"For ~ write {found[1]}=$HOME{found[2]}")
+        elif found := _QUOTABLE.fullmatch(error.override):
+            lines.insert(-1, f"If the value is meant so, put quotes within quotes: \"{found[1]}='{found[2]}'\"")
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
         known = {str(key).lower(): str(key) for key in key_error.parent_node}
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)

@@ -35,7 +35,7 @@ COMMANDS = {  # a command line, and words of the one message
     ("trainer.max_epochz=3",): "Did you mean max_epochs? Allowed: max_epochs,",
     ("seed=[1",): "Error parsing override 'seed=[1'\nno viable alternative at input '[1'",
     ("paths.data=~/data",): "For ~ write paths.data=$HOME/data",
-    ("paths.data=disk (1)/a=b",): "needs quotes within quotes: \"paths.data='disk (1)/a=b'\"",
+    ("paths.data=disk (1)/a=b",): "If the value is meant so, put quotes within quotes: \"paths.data='disk (1)/a=b'\"",
     ("--config-dir=nowhere",): "config directory",
     ("paths.outputs=",): "paths.outputs='' is not allowed; it should be a folder; is a variable of the shell not set?",
     ("paths.data=${oc.env:NOPE}",): "Environment variable 'NOPE' not found",
