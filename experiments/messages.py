@@ -98,10 +98,7 @@ def _message_of_hydra(error: Exception) -> str:
     if isinstance(error, OverrideParseException):
         if error.override not in own:
             lines.insert(0, f"Error parsing override '{error.override}'")
-        if found := _FROM_HOME.fullmatch(error.override):
-            lines.insert(-1, f"For ~ write {found[1]}=$HOME{found[2]}")
-        elif found := _QUOTABLE.fullmatch(error.override):
-            lines.insert(-1, f"If the value is meant so, put quotes within quotes: \"{found[1]}='{found[2]}'\"")
+        lines[-1:-1] = _how_to_write(error.override)
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
         known = {str(key).lower(): str(key) for key in key_error.parent_node}
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)
@@ -115,3 +112,12 @@ def _message_of_hydra(error: Exception) -> str:
     if any("hydra/launcher" in line for line in lines):
         lines.append("Others come with pip install '.[slurm]' or '.[ray]'")
     return "\n".join(lines)
+
+
+def _how_to_write(override: str) -> list[str]:
+    """A line of advice on an override that Hydra cannot parse, if there is one."""
+    if found := _FROM_HOME.fullmatch(override):
+        return [f"For ~ write {found[1]}=$HOME{found[2]}"]
+    if found := _QUOTABLE.fullmatch(override):
+        return [f"If the value is meant so, put quotes within quotes: \"{found[1]}='{found[2]}'\""]
+    return []

@@ -135,11 +135,11 @@ def test_arguments_mean_what_they_do_to_torch(given, declared, queries, masked):
     key = torch.randn(2, 4, LENGTH, 4, dtype=torch.float64, generator=generator)
     query, value = key[:, :, -queries:] + 1, key.flip(-1)
     mask = PADDED_LEFT.bool()[:, None, None] if masked else None
-    ours, theirs = (
+    found, expected = (
         transformers.AttentionInterface()[name](layer, query, key, value, mask, scaling=0.7, is_causal=given)[0]
         for name in ("sharmix_softmax", "sdpa")
     )
-    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(found, expected)
 
 
 def test_dropout_of_weights_reaches_attention():
