@@ -9,7 +9,7 @@ import pandas as pd
 from reporting.records.declaration import VERDICTS, Declaration, load_declaration
 from reporting.text.number_formats import NOTHING
 from reporting.verdicts import NOT_FOUND, Verdict
-from reporting.verdicts.outcomes import headline, in_one_sentence, our_mean, outcome_of, theirs
+from reporting.verdicts.outcomes import in_one_sentence, our_mean, outcome_of, theirs
 
 ANSWERS = {  # by outcome: a mark and a word
     "reproduces": ("✓", "yes"),
@@ -55,7 +55,7 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
     counts = failed["near_when"].value_counts()
     near = ", ".join(f"{counts[name]} ({name})" for name in counts.index.drop(NOT_FOUND, errors="ignore"))
     return (
-        f"{headline(lines['verdict'])} ([each number, and the rule]({to_root}results/tables/verdicts.md)). "
+        f"**{in_one_sentence(lines['verdict'])}** ([each number, and the rule]({to_root}results/tables/verdicts.md)). "
         f"Of the {len(failed)}, some come near ours under a hypothesis about how they were made: {near}. "
         f"{counts.get(NOT_FOUND, 0)} do under none of these. That a number appears does not show how it was made "
         f"([the hypotheses]({to_root}docs/studies/forensics.md))."

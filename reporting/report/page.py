@@ -28,7 +28,7 @@ from reporting.report.claims import Decided, decided_claims
 from reporting.report.payload import build_payload, run_key
 from reporting.summary import best_activation
 from reporting.verdicts import rules
-from reporting.verdicts.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
+from reporting.verdicts.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence
 
 _FOLDER = Path(__file__).parent
 
@@ -48,7 +48,6 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         "lines": lines,
         "counted": f"{in_one_sentence(verdicts)}.",
         "verdicts": verdicts,
-        "reasons": why_open(verdicts),
         "rules": [_bold(text) for text in rules(kept.declaration)],
         "repeat": _command("--results", kept.results),
     }

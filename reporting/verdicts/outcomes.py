@@ -18,10 +18,6 @@ OUTCOMES = {
     "open": [Verdict.TOO_FEW_SEEDS, Verdict.NOT_REACHED],
 }
 IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
-_WHY_OPEN = {
-    Verdict.NOT_REACHED: ("belongs", "belong", "to an epoch that our runs have not reached"),
-    Verdict.TOO_FEW_SEEDS: ("has", "have", "fewer than three seeds"),
-}
 
 
 def outcome_of(verdict: str) -> str:
@@ -51,22 +47,6 @@ def in_one_sentence(verdicts: Iterable[str]) -> str:
     total = sum(counts.values())
     listed = f"{', '.join(parts[:-1])}{',' if len(parts) > 2 else ''} and {parts[-1]}"
     return f"Of {total} published {_of(total, 'number', 'numbers')} that we checked, {listed}"
-
-
-def headline(verdicts: Iterable[str]) -> str:
-    """The counts in bold, and the reasons why numbers are open."""
-    reasons = why_open(verdicts)
-    return f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''}"
-
-
-def why_open(verdicts: Iterable[str]) -> str:
-    """The reasons: "19 belong to an epoch that our runs have not reached, and 9 have fewer than three seeds"."""
-    counts = Counter(verdicts)
-    return ", and ".join(
-        f"{counts[verdict]} {_of(counts[verdict], singular, plural)} {rest}"
-        for verdict, (singular, plural, rest) in _WHY_OPEN.items()
-        if counts[verdict]
-    )
 
 
 def theirs(line: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from reporting.records.declaration import Declaration
 from reporting.text.columns import Block, Column
 from reporting.text.markdown import paragraph, pipe_table
 from reporting.verdicts import Verdict, rules
-from reporting.verdicts.outcomes import headline, near_when, ours, theirs
+from reporting.verdicts.outcomes import in_one_sentence, near_when, ours, theirs
 
 NOT_COUNTED = """\
 Each published number is counted once: two rows of Table 3 are also rows of Table 1. A difference between a row and \
@@ -22,7 +22,7 @@ def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
     """The page in Markdown."""
     parts = [
         "# Verdicts on the papers' claims",
-        paragraph(f"{headline(verdicts['verdict'])}."),
+        paragraph(f"**{in_one_sentence(verdicts['verdict'])}**."),
         _counts(declaration, verdicts),
         *map(paragraph, [*rules(declaration), NOT_COUNTED]),
     ]
