@@ -8,7 +8,7 @@ RESULTS := results
 SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
 SWEEP := $(BIN)/python run.py -m hydra/launcher=cores seed=$(SEEDS)
-COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS) --add
+COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS)
 TINY = $(BIN)/python run.py -m hydra/launcher=cores $(FROM) seed=$(if $(filter command,$(origin SEEDS)),$(SEEDS),$(1))
 GPUS := 1
 WORKERS := 8

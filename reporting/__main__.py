@@ -55,7 +55,7 @@ def _parser() -> ArgumentParser:
     kept = [results, settings, allowances]
     summary = "print finished runs beside the recorded runs and the papers' numbers"
     for run, text, parents in (
-        (_collect, "keep the records of finished runs under results/records/", [runs, results]),
+        (_collect, "add the records of finished runs to those under results/records/", [runs, results]),
         (_tables, "rebuild the tables and the verdicts from the kept records", kept),
         (_figures, "rebuild the figures from the kept records", kept),
         (_pages, "rewrite the generated parts of README.md and docs/", []),
@@ -64,12 +64,6 @@ def _parser() -> ArgumentParser:
     ):
         command = commands.add_parser(run.__name__.strip("_"), help=text, description=text, parents=parents)
         command.set_defaults(run=run)
-    others = commands.choices["collect"].add_mutually_exclusive_group()
-    for option, value in (("--add", "keep"), ("--replace", "drop")):
-        text = f"{value} the records of runs that are not in outputs"
-        others.add_argument(
-            option, dest="other_records", action="store_const", const=value, default="refuse", help=text
-        )
     report = commands.choices["report"]
     report.add_argument("--outputs", type=Path, help="show the finished runs in this folder, in place of results")
     report.add_argument(
@@ -84,7 +78,7 @@ def _parser() -> ArgumentParser:
 def _collect(options: Namespace) -> None:
     from reporting.records.collected_records import collect
 
-    print(*collect(options.experiments, options.outputs, options.results, options.other_records), sep="\n")
+    print(*collect(options.experiments, options.outputs, options.results), sep="\n")
 
 
 def _tables(options: Namespace) -> None:

@@ -5,13 +5,10 @@ What one record must be: `experiments/record.py`.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
 
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError, read_record, read_text
 from experiments.run_folder import RECORD, finished_run_aside
-
-OtherRecords = Literal["refuse", "keep", "drop"]
 
 
 def records_path(results: Path, experiment: str) -> Path:
@@ -66,19 +63,16 @@ def finished_records(outputs: Path, experiment: str) -> dict[Path, Record]:
     return dict(sorted(zip(files, records, strict=True), key=lambda one: _order(one[1])))
 
 
-def collect(
-    experiments: Sequence[str], outputs: Path, results: Path, other_records: OtherRecords = "refuse"
-) -> list[Path]:
+def collect(experiments: Sequence[str], outputs: Path, results: Path) -> list[Path]:
     """Keep the records of the finished runs in `outputs`, in place of earlier records of the same runs.
 
-    The machine's folders are removed from the settings, because they do not change the result. If one experiment has an
-    error, no file is replaced. `other_records` says what happens to kept records of runs that are not in `outputs`:
-    "keep", "drop", or "refuse" to go on.
+    The records of other runs stay. The machine's folders are removed from the settings, because they do not change the
+    result. If one experiment has an error, no file is replaced.
 
     Returns the files written, <results>/records/<experiment>.jsonl.
 
     Raises:
-        RecordError: as `finished_records`; or there are such records and `other_records` is "refuse".
+        RecordError: as `finished_records`, and as `read_records` for a file that is there.
     """
     texts = {}
     for experiment in experiments:
@@ -87,15 +81,9 @@ def collect(
             record.config.pop("paths", None)
             record.config["data"].pop("folder", None)
         path = records_path(results, experiment)
-        if path.exists() and other_records != "drop":
-            kept, found = read_records(results, experiment), {_run(record) for record in records}
-            absent = [record for record in kept if _run(record) not in found]
-            if absent and other_records == "refuse":
-                raise RecordError(
-                    f"{path}: {len(absent)} of {len(kept)} kept runs are not in {outputs / experiment}; finish these "
-                    "runs, or give --add to keep their records, or --replace to drop them"
-                )
-            records += absent
+        if path.exists():
+            found = {_run(record) for record in records}
+            records += [record for record in read_records(results, experiment) if _run(record) not in found]
         texts[path] = "".join(f"{record.to_json()}\n" for record in sorted(records, key=_order))
     for path, text in texts.items():
         write_atomically(path, text)

@@ -17,10 +17,9 @@ def test_collect_writes_the_file_of_each_experiment_and_prints_it(tmp_path, caps
     main(["collect", "airline", "digits", *folders])
     assert capsys.readouterr().out.split() == [str(records_path(tmp_path, name)) for name in ("airline", "digits")]
     finish_runs(tmp_path / "outputs", [make_record(seed=42)])
-    for option, seeds in (("--add", [21, 42, 63]), ("--replace", [21, 42])):
-        keep_records(tmp_path, [make_record(seed=63)])
-        main(["collect", "airline", option, *folders])
-        assert [record.seed for record in read_records(tmp_path, "airline")] == seeds
+    keep_records(tmp_path, [make_record(seed=63)])
+    main(["collect", "airline", *folders])
+    assert [record.seed for record in read_records(tmp_path, "airline")] == [21, 42, 63]
 
 
 def test_tables_are_printed_and_missing_seeds_can_be_allowed(small, capsys):

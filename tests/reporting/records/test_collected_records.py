@@ -55,19 +55,19 @@ def test_no_folder_of_the_machine_is_kept(tmp_path):
     assert read_records(tmp_path / "results", "airline") == [as_read(make_record())]
 
 
-def test_kept_records_of_other_runs_are_dropped_or_kept_only_when_asked(tmp_path):
+def test_kept_records_of_other_runs_stay(tmp_path):
     outputs, results = tmp_path / "outputs", tmp_path / "results"
     keep_records(results, [make_record(seed=42), make_record(seed=63) | {"wall_time_seconds": 1.0}])
     finish_runs(outputs, [make_record(seed=21), make_record(seed=63)])
-    with pytest.raises(RecordError, match=r"1 of 2 kept runs are not in .* or give --add to keep .* or --replace"):
-        collect(["airline"], outputs, results)
-    collect(["airline"], outputs, results, "keep")
+    collect(["airline"], outputs, results)
     kept = read_records(results, "airline")
     assert [record.seed for record in kept] == [21, 42, 63]
     assert kept[2] == as_read(make_record(seed=63))  # the new record of the same run
-    keep_records(results, []).write_text("broken\n", "utf-8")
-    collect(["airline"], outputs, results, "drop")
-    assert [record.seed for record in read_records(results, "airline")] == [21, 63]
+    broken = keep_records(results, [])
+    broken.write_text("broken\n", "utf-8")
+    with pytest.raises(RecordError, match=f"^{broken}, line 1: "):
+        collect(["airline"], outputs, results)
+    assert broken.read_text("utf-8") == "broken\n"
 
 
 def test_a_record_in_the_wrong_place_is_named(tmp_path):
