@@ -1,4 +1,4 @@
-"""What `make attention` measures, and the page and the figure of its CSV."""
+"""What `make attention` measures, and the figure of its CSV."""
 
 import shutil
 
@@ -12,15 +12,6 @@ from experiments.identity import ROOT
 RECORDED = ROOT / "results" / "benchmarks" / "attention.csv"
 
 
-@pytest.fixture(scope="module")
-def settings():
-    return load_settings("attention")
-
-
-def test_the_recorded_page_is_rebuilt_to_the_letter(settings):
-    assert attention.page(pd.read_csv(RECORDED), settings) == RECORDED.with_suffix(".md").read_text()
-
-
 @pytest.mark.medium
 def test_the_figure_is_drawn_beside_the_numbers(tmp_path):
     shutil.copy(RECORDED, tmp_path)
@@ -28,11 +19,11 @@ def test_the_figure_is_drawn_beside_the_numbers(tmp_path):
     assert "1.5-entmax, all scores in memory" in (tmp_path / "attention.svg").read_text(encoding="utf-8")
 
 
-def test_each_contender_is_measured_in_each_case_but_all_scores_only_where_they_fit(settings, monkeypatch):
+def test_each_contender_is_measured_in_each_case_but_all_scores_only_where_they_fit(monkeypatch):
     monkeypatch.setattr(attention, "in_fresh_process", lambda function, *given: function(*given))
     monkeypatch.setattr(attention, "forget_peak_memory", lambda: None)
     cells = [{"tokens": 8, "calls": 2}, {"tokens": 16, "calls": 1, "regimes": ["sparse"]}]
-    found = pd.DataFrame(attention.measure(settings | {"cells": cells, "whole_up_to": 8, "heads": 1}))
+    found = pd.DataFrame(attention.measure(load_settings("attention") | {"cells": cells, "whole_up_to": 8, "heads": 1}))
     counts = found.groupby(["tokens", "regime"]).size().to_dict()
     assert counts == {(8, "sparse"): 4, (8, "dense"): 4, (16, "sparse"): 3}
     assert (found["seconds"] > 0).all()

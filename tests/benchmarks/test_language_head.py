@@ -6,11 +6,9 @@ import torch
 
 from benchmarks import language_head
 from benchmarks.harness import load_settings
-from experiments.identity import ROOT
 from sharmix._operators import cpu
 
 SMALL = {"tokens": 300, "rounds": 1, "tuning": {"batches": 2, "tokens": 50, "steps": 3, "lr": 1e-3}}
-RECORDED = ROOT / "results" / "benchmarks" / "language_head.csv"
 ORIGIN = dict.fromkeys(("processor", "cores", "vectors", "backend", "torch", "commit", "dirty"), "x")
 
 
@@ -32,8 +30,3 @@ def test_a_head_is_measured_before_and_after_tuning_and_has_a_page(monkeypatch):
     assert 0 < data["gradient_error"].max() < 5e-6  # other sums: it was screened
     page = language_head.page(data.assign(**ORIGIN), settings)
     assert "| cross-entropy                  | 1.00 " in page
-
-
-def test_the_recorded_page_is_rebuilt_to_the_letter():
-    page = language_head.page(pd.read_csv(RECORDED), load_settings("language_head"))
-    assert page == RECORDED.with_suffix(".md").read_text()

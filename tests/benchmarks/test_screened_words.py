@@ -6,14 +6,12 @@ import torch
 from torch.nn.functional import cross_entropy, linear
 
 from benchmarks import screened_words
-from experiments.identity import ROOT
 from experiments.record import load_record
 from sharmix import _layer_screened
 from sharmix._operators import cpu
 from tests.end_to_end.runner import records, succeed
 
 needs_kernel = pytest.mark.skipif(not cpu.kernel, reason="needs the compiled kernel")
-RESULT = ROOT / "results" / "benchmarks" / "screened_words.csv"
 SIZES = "data.train_size=4000", "data.evaluation_size=4", "trainer.max_epochs=2"
 CALLBACK = "+callbacks.words={_target_: benchmarks.screened_words.Words, every: 40}"
 HIDDEN, WEIGHT, BIAS = torch.eye(2, 64), torch.zeros(320, 64), torch.full((320,), -20.0)
@@ -109,7 +107,3 @@ def test_the_page_shows_trainings_side_by_side(trained, tmp_path):
     assert page.count("\n| 1.5-entmax   | 21     | 2 ") == 2  # in both tables
     screened_words.draw(trained, tmp_path / "screened_words.csv")
     assert "1.5-entmax, listed" in (tmp_path / "screened_words.svg").read_text()
-
-
-def test_the_recorded_page_is_rebuilt_to_the_letter():
-    assert screened_words.page(pd.read_csv(RESULT)) == RESULT.with_suffix(".md").read_text()

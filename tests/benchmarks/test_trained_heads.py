@@ -1,14 +1,11 @@
-"""What `make trained_heads` measures of the heads of a finished run, and the page of its CSV."""
+"""What `make trained_heads` measures of the heads of a finished run."""
 
-import pandas as pd
 import torch
 
 from benchmarks import trained_heads
 from benchmarks.harness import load_settings
-from experiments.identity import ROOT
 from tests.experiments.building import copies, translator
 
-RECORDED = ROOT / "results" / "benchmarks" / "trained_heads.csv"
 WEIGHTS = torch.tensor([[1.0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0]])  # [queries, keys]
 
 
@@ -39,8 +36,3 @@ def test_each_layer_of_a_run_is_measured_on_sentences_and_on_a_text(monkeypatch)
         assert row["lowest_query"] == row["lowest_block"] == 1
     assert "ratio" not in sentences
     assert text["ratio"] > 0
-
-
-def test_the_recorded_page_is_rebuilt_to_the_letter():
-    page = trained_heads.page(pd.read_csv(RECORDED), load_settings("trained_heads"))
-    assert page == RECORDED.with_suffix(".md").read_text()

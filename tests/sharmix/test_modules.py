@@ -131,17 +131,6 @@ def test_the_options_of_a_loss_reach_its_objective(objective, options):
     torch.testing.assert_close(*(torch.autograd.grad(one, act.alpha, retain_graph=True) for one in (found, expected)))
 
 
-def test_an_entropy_of_classes_is_refused():
-    class Wrong(sharmix.Softmax):
-        conjugate, class_loss = sharmix.Activation.conjugate, sharmix.Activation.class_loss
-
-        def entropy(self, probabilities):
-            return -probabilities * probabilities.log()
-
-    with pytest.raises(ValueError, match=r"Wrong.entropy must return one number for each row, got shape \(5, 4\)"):
-        Wrong().loss(torch.randn(5, 4), torch.zeros(5).long())
-
-
 def test_modules_built_from_one_tensor_do_not_share_it():
     alpha = torch.tensor(1.5)
     first, second = sharmix.Entmax(alpha=alpha), sharmix.Entmax(alpha=alpha)
