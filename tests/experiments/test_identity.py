@@ -1,5 +1,7 @@
 """What a run is known by: only what decides its result."""
 
+import json
+
 import pytest
 from omegaconf import OmegaConf
 
@@ -97,3 +99,10 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result():
         *("trainer.precision=bf16-mixed", "threads=2", "callbacks=early_stopping", "name=other"),
     ):
         assert found.setdefault(changed(override), override) == override
+
+
+def test_recorded_runs_have_the_names_of_their_settings():
+    for file in (ROOT / "results" / "records").glob("*.jsonl"):
+        for line in file.read_text("utf-8").splitlines():
+            record = json.loads(line)
+            assert run_id(record["config"]) == record["run_id"], (file.name, record["run_id"])

@@ -32,7 +32,7 @@ def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monke
     assert files == [results / "figures" / f"figure2.{end}" for end in ("svg", "pdf")]
     svg, pdf = first = [file.read_bytes() for file in files]
     assert pdf.startswith(b"%PDF")
-    assert "CIFAR-100, 3 seeds" in svg.decode()
+    assert "CIFAR-100, 5 seeds" in svg.decode()
     again, _ = figures.rebuild_figures(KeptRuns.load(results))
     assert [file.read_bytes() for file in again] == first
 
@@ -56,7 +56,7 @@ def test_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
     ]
     assert "python -m reporting collect multi30k" in notices[0]
     assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == [
-        "CIFAR-100, balanced, 1 to 3 seeds"
+        "CIFAR-100, balanced, 1 to 5 seeds"
     ]
 
 
