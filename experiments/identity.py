@@ -28,8 +28,12 @@ INDECISIVE = {
 
 def run_id(config: Mapping[str, Any]) -> str:
     """12 hexadecimal digits of the hash of a configuration's decisive settings."""
-    decisive = {key: _plain(config[key], INDECISIVE.get(key, ())) for key in DECISIVE}
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(decisive(config), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a configuration that decide its result, apart from the seed."""
+    return {key: _plain(config[key], INDECISIVE.get(key, ())) for key in DECISIVE}
 
 
 def _plain(value: Any, left_out: tuple[str, ...] = ()) -> Any:

@@ -6,6 +6,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import pandas as pd
+
+from experiments.identity import decisive
 from experiments.record import Record
 from reporting.look.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look, look_of, order
 from reporting.records.runs import Runs
@@ -24,15 +27,28 @@ class Group(NamedTuple):
 def label_runs(records: list[Record]) -> dict[str, Runs]:
     """The runs of each configuration of an experiment by its label, in the order of the palette.
 
-    Where two configurations have the same label, their run_id is added to it.
+    Configurations with the same label are told apart by the settings in which they differ; where more than two
+    settings differ, by their run_id.
     """
-    by_run_id = groupby(sorted(records, key=attrgetter("run_id")), key=attrgetter("run_id"))
-    configurations = [Runs(tuple(records)) for _, records in by_run_id]
-    groups = sorted((Group(_label(runs.records[0]), runs, {}) for runs in configurations), key=_order)
-    labels = [group.label for group in groups]
-    return {
-        text if labels.count(text) == 1 else f"{text} [{runs.records[0].run_id[:8]}]": runs for text, runs, _ in groups
-    }
+    alike: dict[str, list[Runs]] = {}
+    for _, same_settings in groupby(sorted(records, key=attrgetter("run_id")), key=attrgetter("run_id")):
+        runs = Runs(tuple(same_settings))
+        alike.setdefault(_label(runs.records[0]), []).append(runs)
+    groups = [
+        Group(text + apart, runs, {})
+        for text, several in alike.items()
+        for apart, runs in zip(_told_apart(several), several, strict=True)
+    ]
+    return {group.label: group.runs for group in sorted(groups, key=_order)}
+
+
+def _told_apart(alike: list[Runs]) -> list[str]:
+    first = [runs.records[0] for runs in alike]
+    settings = pd.json_normalize([decisive(record.config) for record in first]).astype(str)
+    differing = settings.loc[:, settings.nunique() > 1].rename(columns=lambda name: name.rpartition(".")[2])
+    if differing.shape[1] > 2:
+        return [f" [{record.run_id[:8]}]" for record in first]
+    return ["".join(f", {name}={value}" for name, value in row.items()) for _, row in differing.iterrows()]
 
 
 def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:

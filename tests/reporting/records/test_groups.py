@@ -18,10 +18,24 @@ def test_a_configuration_looks_the_same_in_every_panel():
     assert first[0].style == second[1].style != second[0].style
 
 
-def test_configurations_that_share_a_label_are_told_apart_by_run():
-    first, second = make_record(seed=1), changed(make_record(seed=1), optimizer={"learning_rate": 0.1})
+def test_configurations_that_share_a_label_are_told_apart_by_the_settings_that_differ():
+    rates = [changed(make_record(), optimizer={"learning_rate": rate}) for rate in (0.003, 0.0001, 0.001)]
+    (groups,) = grouped([*rates, make_record("sparsemax")])
+    assert [group.label for group in groups] == [
+        *[f"softmax, learning_rate={rate}" for rate in (0.0001, 0.001, 0.003)],
+        "sparsemax",
+    ]
+
+
+def test_configurations_that_differ_in_many_settings_are_told_apart_by_run():
+    first, second = (changed(make_record(), optimizer=dict.fromkeys("abc", value)) for value in (1, 2))
     (groups,) = grouped([first, second])
     assert {group.label for group in groups} == {f"softmax [{one['run_id'][:8]}]" for one in (first, second)}
+
+
+def test_where_data_are_kept_does_not_tell_configurations_apart():
+    here, there = (changed(make_record(), data={"folder": name}, optimizer={"rate": name}) for name in ("a", "b"))
+    assert [group.label for group in grouped([here, there])[0]] == ["softmax, rate=a", "softmax, rate=b"]
 
 
 def test_activations_from_outside_differ_in_line():
