@@ -36,20 +36,26 @@ _GAP = 2  # characters between two columns
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
 
+    Settings are chosen by the validation part: where all runs have one, its table comes first.
+
     Each group has one row. `width` is the terminal's, in characters: if it has no room for all metrics
     with deviations, it shows their means, or the first metrics.
     """
     records = [record for group in groups for record in group.runs.records]
     columns = {name: own.label for name, own in METRICS.items() if own.summarised}
-    titles = {f"{experiment}, test split: mean ± standard deviation over seeds": columns}
+    titles = {
+        f"{experiment}, {split} split: mean ± standard deviation over seeds": (split, columns)
+        for split in ("validation", "test")
+        if split == "test" or all(split in record.metrics for record in records)
+    }
     if rule := records[0].data.get("shot_rule"):
         by_size = {"accuracy": "All", **{f"{shots}_accuracy": shots.capitalize() for shots in SHOTS}}
-        titles[f"{experiment}, test accuracy by the classes' examples: {rule}"] = by_size
+        titles[f"{experiment}, test accuracy by the classes' examples: {rule}"] = "test", by_size
     shown = []
-    for title, columns in titles.items():
-        measured = [name for name in columns if all(name in record.metrics.get("test", {}) for record in records)]
+    for title, (split, columns) in titles.items():
+        measured = [name for name in columns if all(name in record.metrics.get(split, {}) for record in records)]
         room = width - _width("activation", [group.label for group in groups]) - _GAP - len("seeds ")
-        values = {name: [group.runs.values("test", name) for group in groups] for name in measured}
+        values = {name: [group.runs.values(split, name) for group in groups] for name in measured}
         cells = {name: [_mean_and_std(one) for one in of] for name, of in values.items()}
         means = {name: [f"{one.mean():.3f}" for one in of] for name, of in values.items()}
         if _taken(columns, cells) > room >= _taken(columns, means):

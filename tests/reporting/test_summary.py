@@ -63,6 +63,18 @@ def test_a_long_tail_has_a_table_of_its_groups_and_says_their_rule(records, long
     assert rows_of(groups) == [["softmax", "0.800 ±0.000", "0.900 ±0.000", "0.700 ±0.000", "0.400 ±0.000", "2"]]
 
 
+def test_where_all_runs_have_a_validation_part_its_table_comes_first(records):
+    assert "validation" not in printed(records)
+    for record in records:
+        record["metrics"]["validation"] = {"accuracy": 0.8}
+        record["curves"][-1]["validation/accuracy"] = 0.8
+    text = printed(records)
+    assert text.index("digits, validation split") < text.index("digits, test split")
+    assert [row[1] for row in rows_of(text)[:3]] == ["0.800 ±0.000"] * 3
+    del records[0]["metrics"]["validation"]
+    assert "validation" not in printed(records)
+
+
 def test_in_a_narrow_terminal_each_activation_has_one_row_of_the_first_metrics(records, long_tailed):
     text = printed(records, long_tailed, width=80)
     assert max(map(len, text.splitlines())) <= 80
