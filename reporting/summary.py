@@ -36,7 +36,7 @@ _GAP = 2  # characters between two columns
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
 
-    Settings are chosen by the validation part: where all runs have one, its table comes first.
+    Where all runs have a validation part, or for translation a dev split, its table comes first: it chooses settings.
 
     Each group has one row. `width` is the terminal's, in characters: if it has no room for all metrics
     with deviations, it shows their means, or the first metrics.
@@ -45,7 +45,7 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     columns = {name: own.label for name, own in METRICS.items() if own.summarised}
     titles = {
         f"{experiment}, {split} split: mean ± standard deviation over seeds": (split, columns)
-        for split in ("validation", "test")
+        for split in ("validation", "dev", "test")
         if split == "test" or all(split in record.metrics for record in records)
     }
     if rule := records[0].data.get("shot_rule"):

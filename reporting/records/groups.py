@@ -1,18 +1,18 @@
 """Configurations for figures and summaries: each with its runs, a label and a style."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
-
-import pandas as pd
 
 from experiments.identity import decisive
 from experiments.record import Record
 from reporting.look.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look, look_of, order
 from reporting.records.runs import Runs
 
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)")
 _Configuration = tuple[str, int]  # the label of the settings, and a number among those with the same
 
 
@@ -43,12 +43,22 @@ def label_runs(records: list[Record]) -> dict[str, Runs]:
 
 
 def _told_apart(alike: list[Runs]) -> list[str]:
+    if len(alike) == 1:
+        return [""]
     first = [runs.records[0] for runs in alike]
-    settings = pd.json_normalize([decisive(record.config) for record in first]).astype(str)
-    differing = settings.loc[:, settings.nunique() > 1].rename(columns=lambda name: name.rpartition(".")[2])
-    if differing.shape[1] > 2:
-        return [f" [{record.run_id[:8]}]" for record in first]
-    return ["".join(f", {name}={value}" for name, value in row.items()) for _, row in differing.iterrows()]
+    settings = [_flat(decisive(record.config)) for record in first]
+    names = [name for name in dict.fromkeys(chain(*settings)) if len({repr(one.get(name)) for one in settings}) > 1]
+    texts = ["".join(f", {name.rpartition('.')[2]}={one.get(name)}" for name in names) for one in settings]
+    told_apart = len(names) <= 2 and len({*texts}) == len(texts)
+    return texts if told_apart else [f" [{record.run_id[:8]}]" for record in first]
+
+
+def _flat(settings: Mapping[str, Any], group: str = "") -> dict[str, Any]:
+    """Nested settings by names such as optimizer.learning_rate."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{group}{key}.") if isinstance(value, Mapping) else {group + key: value}
+    return flat
 
 
 def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
@@ -92,8 +102,9 @@ def _by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, Group]:
     return found
 
 
-def _order(group: Group) -> tuple[tuple[float, ...], str]:
-    return order(group.runs.activation), group.label
+def _order(group: Group) -> tuple[tuple[float, ...], list[str | float]]:
+    parts = _NUMBER.split(group.label)  # texts and numbers in turn
+    return order(group.runs.activation), [float(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def _label(record: Record) -> str:

@@ -1,5 +1,7 @@
 """Labels and styles of configurations."""
 
+import pytest
+
 from reporting.records.kept_runs import count_seeds
 from tests.reporting.synthetic_records import changed, grouped, make_record
 
@@ -19,12 +21,35 @@ def test_a_configuration_looks_the_same_in_every_panel():
 
 
 def test_configurations_that_share_a_label_are_told_apart_by_the_settings_that_differ():
-    rates = [changed(make_record(), optimizer={"learning_rate": rate}) for rate in (0.003, 0.0001, 0.001)]
+    rates = [changed(make_record(), optimizer={"learning_rate": rate}) for rate in (1.0, 0.003, 1e-5)]
     (groups,) = grouped([*rates, make_record("sparsemax")])
     assert [group.label for group in groups] == [
-        *[f"softmax, learning_rate={rate}" for rate in (0.0001, 0.001, 0.003)],
+        *[f"softmax, learning_rate={rate}" for rate in ("1e-05", "0.003", "1")],
         "sparsemax",
     ]
+    both = [changed(run, trainer={"max_epochs": epochs}) for run in rates[:2] for epochs in (5, 10)]
+    assert [group.label for group in grouped(both)[0]] == [
+        f"softmax, learning_rate={rate}, max_epochs={epochs}" for rate in ("0.003", "1") for epochs in (5, 10)
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        changed(make_record(), data={"train_size": None}),
+        make_record(),  # as of code that did not know the setting
+        changed(make_record(), data={"train_size": "10847"}),
+    ],
+)
+def test_no_configuration_is_lost_whatever_the_values_that_differ(other):
+    (groups,) = grouped([other, changed(make_record(), data={"train_size": 10847})])
+    assert sorted(group.runs.records[0].config["data"].get("train_size") == 10847 for group in groups) == [False, True]
+    assert any("10847" in group.label or other["run_id"][:8] in group.label for group in groups)
+
+
+def test_configurations_with_equal_settings_are_told_apart_by_run():
+    (groups,) = grouped([make_record(), make_record() | {"run_id": "0123456789ab"}])
+    assert {group.label[-10:] for group in groups} == {f"[{make_record()['run_id'][:8]}]", "[01234567]"}
 
 
 def test_configurations_that_differ_in_many_settings_are_told_apart_by_run():
