@@ -74,7 +74,7 @@ noise_floor: setup  ## one run with one thread and with two: how far apart?
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log threads=1,2
 	$(COLLECT) cifar100_lt
 
-cifar100_rates: setup  ## each activation at four learning rates
+cifar100_rates: setup  ## each activation at four learning rates (8 hours a seed)
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,sharmix_fixed,sharmix_learned optimizer.learning_rate=1e-4,3e-4,1e-3,3e-3
 	$(COLLECT) $@
 
