@@ -48,8 +48,9 @@ def _told_apart(alike: list[Runs]) -> list[str]:
     first = [runs.records[0] for runs in alike]
     settings = [_flat(decisive(record.config)) for record in first]
     names = [name for name in dict.fromkeys(chain(*settings)) if len({repr(one.get(name)) for one in settings}) > 1]
-    texts = ["".join(f", {name.rpartition('.')[2]}={one.get(name)}" for name in names) for one in settings]
-    told_apart = len(names) <= 2 and len({*texts}) == len(texts)
+    short = {name.rpartition(".")[2]: name for name in names}
+    texts = ["".join(f", {text}={one.get(name)}" for text, name in short.items()) for one in settings]
+    told_apart = len(short) == len(names) <= 2 and len({*texts}) == len(texts)
     return texts if told_apart else [f" [{record.run_id[:8]}]" for record in first]
 
 

@@ -27,6 +27,12 @@ def test_configurations_that_share_a_label_are_told_apart_by_the_settings_that_d
         *[f"softmax, learning_rate={rate}" for rate in ("1e-05", "0.003", "1")],
         "sparsemax",
     ]
+    assert [group.runs.records[0].config["optimizer"].get("learning_rate") for group in groups] == [
+        1e-5,
+        0.003,
+        1,
+        None,
+    ]
     both = [changed(run, trainer={"max_epochs": epochs}) for run in rates[:2] for epochs in (5, 10)]
     assert [group.label for group in grouped(both)[0]] == [
         f"softmax, learning_rate={rate}, max_epochs={epochs}" for rate in ("0.003", "1") for epochs in (5, 10)
@@ -42,14 +48,29 @@ def test_configurations_that_share_a_label_are_told_apart_by_the_settings_that_d
     ],
 )
 def test_no_configuration_is_lost_whatever_the_values_that_differ(other):
-    (groups,) = grouped([other, changed(make_record(), data={"train_size": 10847})])
-    assert sorted(group.runs.records[0].config["data"].get("train_size") == 10847 for group in groups) == [False, True]
-    assert any("10847" in group.label or other["run_id"][:8] in group.label for group in groups)
+    known = changed(make_record(), data={"train_size": 10847})
+    (groups,) = grouped([other, known])
+    labels = {group.runs.records[0].run_id: group.label for group in groups}
+    assert labels.keys() == {other["run_id"], known["run_id"]}
+    same_text = other["config"]["data"].get("train_size") == "10847"
+    apart = f" [{known['run_id'][:8]}]" if same_text else ", train_size=10847"
+    assert labels[known["run_id"]] == f"softmax{apart}"
 
 
 def test_configurations_with_equal_settings_are_told_apart_by_run():
     (groups,) = grouped([make_record(), make_record() | {"run_id": "0123456789ab"}])
-    assert {group.label[-10:] for group in groups} == {f"[{make_record()['run_id'][:8]}]", "[01234567]"}
+    assert all(group.label == f"softmax [{group.runs.records[0].run_id[:8]}]" for group in groups)
+    assert len(groups) == 2
+
+
+def test_settings_with_one_name_do_not_share_a_label():
+    one, two = (changed(make_record(), optimizer={"name": a}, trainer={"name": b}) for a, b in ("ab", "ba"))
+    assert all("[" in group.label for group in grouped([one, two])[0])
+
+
+def test_the_seeds_of_a_configuration_belong_together_in_any_order():
+    (groups,) = grouped([make_record(name, seed) for seed in (1, 2) for name in ("softmax", "sparsemax")])
+    assert [(group.label, len(group.runs)) for group in groups] == [("softmax", 2), ("sparsemax", 2)]
 
 
 def test_configurations_that_differ_in_many_settings_are_told_apart_by_run():
