@@ -27,8 +27,8 @@ class Group(NamedTuple):
 def label_runs(records: list[Record]) -> dict[str, Runs]:
     """The runs of each configuration of an experiment by its label, in the order of the palette.
 
-    Configurations with the same label are told apart by the settings in which they differ; where more than two
-    settings differ, by their run_id.
+    Configurations with the same label are told apart by the one or two settings in which they differ; where more
+    differ, or these do not tell them apart, by their run_id.
     """
     alike: dict[str, list[Runs]] = {}
     for _, same_settings in groupby(sorted(records, key=attrgetter("run_id")), key=attrgetter("run_id")):

@@ -63,16 +63,17 @@ def test_a_long_tail_has_a_table_of_its_groups_and_says_their_rule(records, long
     assert rows_of(groups) == [["softmax", "0.800 ±0.000", "0.900 ±0.000", "0.700 ±0.000", "0.400 ±0.000", "2"]]
 
 
-def test_where_all_runs_have_a_validation_part_its_table_comes_first(records):
-    assert "validation" not in printed(records)
+@pytest.mark.parametrize("split", ["validation", "dev"])
+def test_where_all_runs_have_a_split_to_choose_by_its_table_comes_first(records, split):
+    assert f"{split} split" not in printed(records)
     for record in records:
-        record["metrics"]["validation"] = {"accuracy": 0.8}
-        record["curves"][-1]["validation/accuracy"] = 0.8
+        record["metrics"][split] = {"accuracy": 0.8}
+        record["curves"][-1][f"{split}/accuracy"] = 0.8
     text = printed(records)
-    assert text.index("digits, validation split") < text.index("digits, test split")
+    assert text.index(f"digits, {split} split") < text.index("digits, test split")
     assert [row[1] for row in rows_of(text)[:3]] == ["0.800 ±0.000"] * 3
-    del records[0]["metrics"]["validation"]
-    assert "validation" not in printed(records)
+    del records[0]["metrics"][split]
+    assert f"{split} split" not in printed(records)
 
 
 def test_in_a_narrow_terminal_each_activation_has_one_row_of_the_first_metrics(records, long_tailed):
