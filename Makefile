@@ -39,7 +39,7 @@ demo: setup  ## 40 short trainings, tables, outputs/demo.html (2 minutes)
 
 ##@ Reproduce (SEEDS=21,42 runs only these seeds; DATA=FOLDER has the data sets)
 .PHONY: airline cifar100 cifar100_lt cifar100_seeds cifar100_lt_seeds cifar100_subset subset_seeds
-.PHONY: cifar100_augmented cifar100_rates noise_floor
+.PHONY: cifar100_augmented cifar100_rates sparsemax_own_rate noise_floor
 .PHONY: tiny_imagenet imagenet copy multi30k multi30k_seeds multi30k_early studied_networks
 
 airline: setup  ## the 115 runs behind Tables 1 and 3, and the tables
@@ -77,6 +77,10 @@ noise_floor: setup  ## one run with one thread and with two: how far apart?
 cifar100_rates: setup  ## each activation at four learning rates (8 hours a seed)
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,sharmix_fixed,sharmix_learned optimizer.learning_rate=1e-4,3e-4,1e-3,3e-3
 	$(COLLECT) $@
+
+sparsemax_own_rate: setup  ## sparsemax at the best of these (30 minutes a seed)
+	$(SWEEP) experiment=cifar100 $(FROM) trainer.max_epochs=10 activation=sparsemax optimizer.learning_rate=3e-4
+	$(COLLECT) cifar100
 
 cifar100_augmented: EPOCHS := 10
 cifar100_augmented: setup  ## softmax with random crops and mirror images
